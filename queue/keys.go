@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"crypto/sha256"
+	"hash/crc32"
+	"strconv"
+)
+
+// Every key of a partition is <prefix>:{<queue>.<partition>}:<what>: one hash
+// tag, so that one script may touch them all on a cluster.
+//
+//	stream      stream  waiting and pending entries       (public contract)
+//	scheduled   stream  entries of tasks that are due later
+//	dead        stream  dead letters                      (public contract)
+//	tasks       hash    task ID -> record; never expires
+//	due         zset    entry of scheduled and task ID, by due time
+//	leases      zset    token by lease end
+//	grants      hash    token -> the tasks it was granted
+//	revoked     hash    token -> tasks of it that were deleted
+//	counts      hash    task ID -> failures and interruptions, troubled tasks only
+//	steps       hash    task ID -> recorded steps of an unfinished task
+//	done1..3    hash    16-byte digest of a finished ID -> tags
+//	kept1..3    hash    results and steps of finished tasks
+//	fence       string  the last fence granted
+//	consumers   zset    consumer name by last heartbeat
+//	conf        hash    number of partitions, longest lease, turns and cursors
+type partitionKeys struct {
+	base string
+}
+
+func keysOf(prefix, name string, p int) partitionKeys {
+	return partitionKeys{base: prefix + ":{" + name + "." + strconv.Itoa(p) + "}:"}
+}
+
+func (k partitionKeys) key(what string) string { return k.base + what }
+
+// StreamKey returns the key of a partition's stream. Together with Group it is
+// a public contract, for autoscalers and for producers in other languages.
+func (q *Queue) StreamKey(partition int) string { return q.parts[partition].key("stream") }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// PartitionOf returns the partition of a task: CRC-32C(ID) mod P.
+func (q *Queue) PartitionOf(id TaskID) int {
+	return int(crc32.Checksum([]byte(id), castagnoli) % uint32(len(q.parts)))
+}
+
+// digest is what remembers a finished ID: 16 bytes whatever its length.
+func digest(id TaskID) string {
+	sum := sha256.Sum256([]byte(id))
+	return string(sum[:16])
+}

@@ -1,0 +1,48 @@
+-- Dead letter: moves tasks to the dead letters for a stated reason.
+--
+-- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] dead stream
+-- KEYS[4] leases zset        KEYS[5] grants hash        KEYS[6] revoked hash
+-- KEYS[7] counts hash        KEYS[8] fence string       KEYS[9] done1 hash
+-- KEYS[10] done2 hash        KEYS[11] done3 hash
+-- ARGV[1] group              ARGV[2] window_ms
+-- ARGV[3] n                  tasks; then n IDs, n entries, n digests, n tails,
+--                            n reasons, n error texts
+-- then                       tokens of grants that end with this call
+-- Replies: exceptions (see include/settle.lua); without one a task is a dead letter.
+-- Keeps I1, I4, I7. Entries are acked after the holder was checked and the copy made.
+-- @include clock record counts done move settle
+
+local stream, tasks, dead = KEYS[1], KEYS[2], KEYS[3]
+local group, n = ARGV[1], tonumber(ARGV[3])
+local ids, entries, digests, tails, reasons, errs = 3, 3 + n, 3 + 2 * n, 3 + 3 * n, 3 + 4 * n, 3 + 5 * n
+local now, us = clock()
+
+local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
+local troubled = redis.call('HMGET', KEYS[7], unpack(ARGV, ids + 1, ids + n))
+redis.call('ZREM', KEYS[4], '') -- a removal first: accepted by a full server
+
+local function kill(i, id, entry, rec, tail)
+  local fields = take(stream, entry)
+  if not fields then return drop_gone(i, stream, group, tasks, KEYS[7], id, entry) end
+  local _, _, mark = parse(rec)
+  local f, x, u, at, err = counts(troubled[i])
+  if ARGV[errs + i] ~= '' then err = ARGV[errs + i] end
+  if ARGV[reasons + i] == 'rejected' then f = f + 1 end
+  local moved = bury(dead, id, entry, fields, ARGV[reasons + i], err, f, x, now)
+  if failed(moved) then return except(i, 'error', moved.err) end
+  redis.call('HSET', KEYS[7], id, count_value(f, x, u, at, err))
+  redis.call('HSET', tasks, id, 'd' .. moved .. ' ' .. enqueue_tag(mark) .. ',D' .. string.sub(tail, -14, -8))
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+end
+
+for i = 1, n do
+  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], recs[i], ARGV[tails + i]
+  if held_by(rec, tail) then
+    kill(i, id, entry, rec, tail)
+  else
+    refuse(i, rec, tail, done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[8]), tonumber(ARGV[2])), ARGV[digests + i])
+  end
+end
+end_grants(KEYS[4], KEYS[5], KEYS[6], 4 + 6 * n)
+return out

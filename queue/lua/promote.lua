@@ -1,0 +1,50 @@
+-- Promote: moves due tasks to the stream.
+--
+-- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] scheduled stream
+-- KEYS[4] due zset
+-- ARGV[1] limit              tasks at most
+-- Replies: number moved, 1 if more are due, then members of the schedule that
+-- had no task and were set aside.
+-- Keeps I1, I7: a task that is not scheduled any more is not moved.
+-- @include clock record move
+
+local stream, tasks, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local limit = tonumber(ARGV[1])
+local now = clock()
+local members = redis.call('ZRANGEBYSCORE', due, '-inf', int(now), 'LIMIT', 0, limit)
+if #members == 0 then return {0, 0} end
+redis.call('ZREM', due, '') -- a removal first: accepted by a full server
+
+local moved, set, gone, malformed = 0, {}, {}, {}
+
+-- promote(entry, id): moves a task, unless its record says that it is not (or
+-- no longer) this scheduled entry.
+local function promote(entry, id)
+  local rec, mark = redis.call('HGET', tasks, id), '-'
+  if rec then
+    local place, at, was = parse(rec)
+    if place ~= 's' or at ~= entry then return true end
+    mark = was
+  end
+  local fields = take(scheduled, entry)
+  if not fields then
+    if rec then redis.call('HDEL', tasks, id) end
+    return false
+  end
+  set[#set + 1] = id
+  set[#set + 1] = 'w' .. redis.call('XADD', stream, '*', unpack(fields)) .. ' ' .. mark
+  gone[#gone + 1] = entry
+  moved = moved + 1
+  return true
+end
+
+for i = 1, #members do
+  local entry, id = string.match(members[i], '^(%d+%-%d+) (%S+)$')
+  if not entry or not promote(entry, id) then malformed[#malformed + 1] = members[i] end
+end
+if #set > 0 then
+  redis.call('HSET', tasks, unpack(set))
+  redis.call('XDEL', scheduled, unpack(gone))
+end
+redis.call('ZREM', due, unpack(members))
+return {moved, #members == limit and 1 or 0, unpack(malformed)}

@@ -1,0 +1,40 @@
+-- Quarantine: moves entries that are no task to the dead letters, once and
+-- byte for byte.
+--
+-- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] dead stream
+-- ARGV[1] group
+-- ARGV[2] n                  entries; then n entry IDs, n reasons
+-- Replies: indexes of entries that were not moved: neither pending nor moved before.
+-- Keeps I1, I7. An entry is acked after its copy was made.
+-- @include clock record move
+
+local stream, tasks, dead, group, n = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
+local now = clock()
+redis.call('HDEL', tasks, '') -- a removal first: accepted by a full server
+
+-- packed: more fields than one call can carry, as one: "<length>:<bytes>" each.
+local function packed(fields)
+  if #fields <= 1000 then return fields end
+  for i = 1, #fields do fields[i] = #fields[i] .. ':' .. fields[i] end
+  return {'packed_fields', table.concat(fields)}
+end
+
+local missed = {}
+for i = 1, n do
+  local entry = ARGV[2 + i]
+  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
+  if #pending == 0 then
+    local rec = redis.call('HGET', tasks, entry)
+    if not (rec and string.sub(rec, 1, 1) == 'd') then missed[#missed + 1] = i end
+  else
+    local fields = take(stream, entry)
+    if fields then
+      local moved = bury(dead, entry, entry, packed(fields), 'undecodable', ARGV[2 + n + i], 0, 0, now)
+      if failed(moved) then return moved end
+      redis.call('HSET', tasks, entry, 'd' .. moved .. ' !')
+    end
+    redis.call('XACK', stream, group, entry)
+    redis.call('XDEL', stream, entry)
+  end
+end
+return missed

@@ -1,0 +1,35 @@
+-- Split: moves leases into a grant of their own with the same fence and the
+-- same end, so that they can run out while their neighbours are renewed.
+--
+-- KEYS[1] tasks hash         KEYS[2] leases zset        KEYS[3] grants hash
+-- ARGV[1] token              of the new grant
+-- ARGV[2] members            "entry id\n" of every task
+-- ARGV[3] n                  tasks; then n IDs, n tails (" <fence> <token>")
+-- Replies: the indexes of the tasks that are another's.
+-- Keeps I2, I4, I7.
+-- @include clock record
+
+local tasks, leases, token, n = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
+local now = clock()
+local recs = redis.call('HMGET', tasks, unpack(ARGV, 4, 3 + n))
+local lost, set, latest = {}, {}, now
+for i = 1, n do
+  local rec, tail = recs[i], ARGV[3 + n + i]
+  local fence, old = string.match(tail, '^ (%d+) (%S+)$')
+  local new = ' ' .. fence .. ' ' .. token
+  if held_by(rec, tail) then
+    set[#set + 1] = ARGV[3 + i]
+    set[#set + 1] = string.sub(rec, 1, -#tail - 1) .. new
+    local ends = tonumber(redis.call('ZSCORE', leases, old) or now)
+    if ends > latest then latest = ends end
+  elseif not held_by(rec, new) then
+    lost[#lost + 1] = i
+  end
+end
+redis.call('ZREM', leases, '') -- a removal first: accepted by a full server
+if #set > 0 then
+  redis.call('ZADD', leases, int(latest), token)
+  redis.call('HSET', KEYS[3], token, ARGV[2])
+  redis.call('HSET', tasks, unpack(set))
+end
+return lost

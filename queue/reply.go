@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Replies of the server arrive as any; these take them apart. A shape that no
+// script or command of ours gives is reported, never guessed at.
+
+func asList(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+func asString(v any) string {
+	switch s := v.(type) {
+	case string:
+		return s
+	case int64:
+		return strconv.FormatInt(s, 10)
+	case float64:
+		return strconv.FormatFloat(s, 'f', -1, 64)
+	}
+	return ""
+}
+
+func asInt(v any) int64 {
+	switch n := v.(type) {
+	case int64:
+		return n
+	case string:
+		i, err := strconv.ParseInt(n, 10, 64)
+		if err != nil {
+			f, _ := strconv.ParseFloat(n, 64)
+			return int64(f)
+		}
+		return i
+	case float64:
+		return int64(n)
+	}
+	return 0
+}
+
+func asStrings(v any) []string {
+	l := asList(v)
+	out := make([]string, len(l))
+	for i, x := range l {
+		out[i] = asString(x)
+	}
+	return out
+}
+
+func asTime(v any) time.Time { return time.UnixMilli(asInt(v)) }
+
+// entries reads a list of [ID, [name, value, …]].
+func (q *Queue) entries(partition int, v any) []Entry {
+	var out []Entry
+	for _, x := range asList(v) {
+		pair := asList(x)
+		if len(pair) != 2 || pair[1] == nil {
+			continue // deleted from outside between delivery and reply
+		}
+		out = append(out, Entry{Queue: q, Partition: partition, ID: EntryID(asString(pair[0])), Fields: asStrings(pair[1])})
+	}
+	return out
+}
+
+// exceptions calls f for each (index from 0, code, detail) of a flat list.
+func exceptions(list []any, f func(i int, code, detail string)) {
+	for ; len(list) >= 3; list = list[3:] {
+		f(int(asInt(list[0]))-1, asString(list[1]), asString(list[2]))
+	}
+}
+
+func shapeError(what string, v any) error {
+	return fmt.Errorf("%w: %s: the server answered with %T where a list was expected", ErrIndefinite, what, v)
+}
+
+// group is a part of a request: items of one partition, at most MaxBatch.
+type group struct {
+	partition int
+	index     []int // into the request
+}
+
+// byPartition cuts n items into groups, in order.
+func byPartition(n int, partition func(i int) int) []group {
+	var groups []group
+	open := map[int]int{} // partition -> its unfilled group
+	for i := range n {
+		p := partition(i)
+		g, ok := open[p]
+		if !ok || len(groups[g].index) == MaxBatch {
+			g = len(groups)
+			groups = append(groups, group{partition: p})
+			open[p] = g
+		}
+		groups[g].index = append(groups[g].index, i)
+	}
+	return groups
+}

@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua lua/include/*.lua
+var luaFiles embed.FS
+
+// script is one transition. Its header is the only list of its keys.
+type script struct {
+	name string
+	text string
+	sha  string
+	keys []string // what each KEYS[n] is, in order
+}
+
+var (
+	keyLine     = regexp.MustCompile(`KEYS\[(\d+)\] (\w+) (\w+)`)
+	includeLine = regexp.MustCompile(`(?m)^-- @include (.+)$`)
+)
+
+var (
+	scriptEnqueue    = mustLoad("enqueue")
+	scriptBegin      = mustLoad("begin")
+	scriptStart      = mustLoad("start")
+	scriptRenew      = mustLoad("renew")
+	scriptSplit      = mustLoad("split")
+	scriptReclaim    = mustLoad("reclaim")
+	scriptComplete   = mustLoad("complete")
+	scriptRetry      = mustLoad("retry")
+	scriptRelease    = mustLoad("release")
+	scriptDead       = mustLoad("dead")
+	scriptQuarantine = mustLoad("quarantine")
+	scriptPromote    = mustLoad("promote")
+	scriptRedrive    = mustLoad("redrive")
+	scriptDelete     = mustLoad("delete")
+	scriptTurn       = mustLoad("turn")
+	scriptTidy       = mustLoad("tidy")
+	scriptEnsure     = mustLoad("ensure")
+	scriptStats      = mustLoad("stats")
+	scriptInspect    = mustLoad("inspect")
+	scriptStepIntent = mustLoad("step_intent")
+	scriptStepResult = mustLoad("step_result")
+	scriptProbe      = mustLoad("probe")
+)
+
+// mustLoad reads a script, puts its includes before its body and takes its
+// keys from its header. The files are embedded, so a failure is a broken build.
+func mustLoad(name string) *script {
+	src, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
+	if err != nil {
+		panic(err)
+	}
+	s := &script{name: name}
+	header, _, _ := strings.Cut(string(src), "\n\n")
+	for _, m := range keyLine.FindAllStringSubmatch(header, -1) {
+		if m[1] != fmt.Sprint(len(s.keys)+1) {
+			panic("script " + name + ": header names KEYS[" + m[1] + "] out of order")
+		}
+		s.keys = append(s.keys, m[2])
+	}
+	var b strings.Builder
+	if m := includeLine.FindStringSubmatch(string(src)); m != nil {
+		for _, inc := range strings.Fields(m[1]) {
+			frag, err := luaFiles.ReadFile(path.Join("lua", "include", inc+".lua"))
+			if err != nil {
+				panic(err)
+			}
+			b.WriteString(stripComments(string(frag)))
+		}
+	}
+	b.WriteString(stripComments(string(src)))
+	s.text = b.String()
+	sum := sha1.Sum([]byte(s.text)) // the server's own name for it
+	s.sha = hex.EncodeToString(sum[:])
+	return s
+}
+
+// stripComments drops whole-line comments, which the server would keep in
+// memory.
+func stripComments(src string) string {
+	var b strings.Builder
+	for line := range strings.Lines(src) {
+		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "--") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// call is one run of a script in one partition.
+type call struct {
+	script    *script
+	partition int
+	args      []any
+	reply     any
+	err       error
+}
+
+// run runs calls, several in one round trip, and leaves reply or err in each.
+// A script the server has forgotten is sent whole.
+func (q *Queue) run(ctx context.Context, calls ...*call) {
+	q.send(ctx, calls, false)
+	var again []*call
+	for _, c := range calls {
+		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		q.send(ctx, again, true)
+	}
+	for _, c := range calls {
+		c.err = classify(c.script.name, c.err)
+	}
+}
+
+func (q *Queue) send(ctx context.Context, calls []*call, whole bool) {
+	cmds := make([]*redis.Cmd, len(calls))
+	var to redis.Cmdable = q.rdb
+	var pipe redis.Pipeliner
+	if len(calls) > 1 {
+		pipe = q.rdb.Pipeline()
+		to = pipe
+	}
+	for i, c := range calls {
+		keys := q.keyArgs(c)
+		if whole {
+			cmds[i] = to.Eval(ctx, c.script.text, keys, c.args...)
+		} else {
+			cmds[i] = to.EvalSha(ctx, c.script.sha, keys, c.args...)
+		}
+	}
+	if pipe != nil {
+		_, err := pipe.Exec(ctx)
+		_ = err // each command carries its own
+	}
+	for i, c := range calls {
+		c.reply, c.err = cmds[i].Result()
+	}
+}
+
+func (q *Queue) keyArgs(c *call) []string {
+	keys := make([]string, len(c.script.keys))
+	for i, what := range c.script.keys {
+		keys[i] = q.parts[c.partition].key(what)
+	}
+	return keys
+}
+
+// classify says of an error whether the call may have been applied.
+func classify(what string, err error) error {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return nil
+	}
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &reply):
+		if made, ok := strings.CutPrefix(reply.Error(), "MISMATCH "); ok {
+			return fmt.Errorf("%w: the queue was made with %s partitions: set Partitions to that", ErrMismatch, made)
+		}
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrIndefinite, what, err)
+}

@@ -1,0 +1,181 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The settling verbs. Each takes many settlements and answers each in its
+// place. The server compares token and fence before it changes anything:
+//
+// Invariant I4: only the current holder settles. A holder that was replaced
+// changes nothing and is answered Lost. A lease that ended and that nobody
+// took may still settle.
+//
+// Invariant I7: the same settlement may be sent again after ErrIndefinite and
+// gets the answer of the first.
+
+// ErrEntryGone: the entry was deleted from outside while the task ran, so it
+// cannot be moved. Its record is dropped; the ID may be enqueued again.
+var ErrEntryGone = errors.New("entry deleted from outside")
+
+// Complete remembers tasks as done, with an optional result, and deletes their
+// entries.
+//
+// Invariant I5: no handler run begins for a completed ID within the retention
+// window.
+func (q *Queue) Complete(ctx context.Context, s []Settlement) []Settled {
+	return q.settle(ctx, scriptComplete, Completed, s, settleArgs{
+		column: [](func(Settlement) any){func(s Settlement) any { return string(s.Result) }},
+		check: func(s Settlement) error {
+			if len(s.Result) > MaxResultBytes {
+				return badTask("Result", "at most %d bytes are kept, got %d: keep a reference instead", MaxResultBytes, len(s.Result))
+			}
+			return nil
+		},
+	})
+}
+
+// Retry counts a failure and schedules the task again after Delay; at
+// Config.MaxFailures it becomes a dead letter instead (outcome dead).
+func (q *Queue) Retry(ctx context.Context, s []Settlement) []Settled {
+	return q.settle(ctx, scriptRetry, Retried, s, settleArgs{
+		extra: []any{q.cfg.MaxFailures},
+		column: [](func(Settlement) any){
+			func(s Settlement) any { return max(0, s.Delay.Milliseconds()) },
+			func(s Settlement) any { return clip(s.Error) },
+		},
+	})
+}
+
+// Release hands tasks back without counting a failure: to waiting at once, or
+// to scheduled with a Delay, or as Unhandled.
+func (q *Queue) Release(ctx context.Context, s []Settlement) []Settled {
+	return q.settle(ctx, scriptRelease, Released, s, settleArgs{
+		extra: []any{q.cfg.NoHandlerAfter.Milliseconds()},
+		column: [](func(Settlement) any){func(s Settlement) any {
+			if s.Unhandled {
+				return "u"
+			}
+			return strconv.FormatInt(max(0, s.Delay.Milliseconds()), 10)
+		}},
+	})
+}
+
+// DeadLetter moves tasks to the dead letters, whole, with Reason and Error.
+func (q *Queue) DeadLetter(ctx context.Context, s []Settlement) []Settled {
+	return q.settle(ctx, scriptDead, DeadLettered, s, settleArgs{
+		column: [](func(Settlement) any){
+			func(s Settlement) any { return string(s.Reason) },
+			func(s Settlement) any { return clip(s.Error) },
+		},
+		check: func(s Settlement) error {
+			if s.Reason == "" {
+				return badTask("Reason", "say why the task is a dead letter")
+			}
+			return nil
+		},
+	})
+}
+
+// settleArgs is what the settling scripts take besides what all of them take.
+type settleArgs struct {
+	extra  []any                    // before the number of tasks
+	column [](func(Settlement) any) // one value for each task
+	check  func(Settlement) error
+}
+
+func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settlement, a settleArgs) []Settled {
+	out := make([]Settled, len(s))
+	var good []int
+	for i := range s {
+		out[i].TaskID = s[i].Lease.TaskID
+		if a.check != nil {
+			if err := a.check(s[i]); err != nil {
+				out[i].Err = err
+				continue
+			}
+		}
+		good = append(good, i)
+	}
+	groups := byPartition(len(good), func(i int) int { return s[good[i]].Lease.Grant.Partition })
+	calls := make([]*call, len(groups))
+	for c, g := range groups {
+		for j, i := range g.index {
+			g.index[j] = good[i]
+		}
+		calls[c] = &call{script: sc, partition: g.partition, args: q.settleArgs(s, g.index, a)}
+	}
+	if len(calls) > 0 {
+		q.run(ctx, calls...)
+	}
+	for c, g := range groups {
+		for _, i := range g.index {
+			out[i].Outcome, out[i].Err = done, calls[c].err
+			if calls[c].err != nil {
+				out[i].Outcome = ""
+			}
+		}
+		exceptions(asList(calls[c].reply), func(j int, code, detail string) { out[g.index[j]].except(code, detail) })
+	}
+	return out
+}
+
+func (q *Queue) settleArgs(s []Settlement, index []int, a settleArgs) []any {
+	n := len(index)
+	args := make([]any, 0, 5+(4+len(a.column))*n)
+	args = append(args, Group, q.cfg.Retention.Milliseconds())
+	args = append(args, a.extra...)
+	args = append(args, n)
+	for _, i := range index {
+		args = append(args, string(s[i].Lease.TaskID))
+	}
+	for _, i := range index {
+		args = append(args, string(s[i].Lease.EntryID))
+	}
+	for _, i := range index {
+		args = append(args, digest(s[i].Lease.TaskID))
+	}
+	for _, i := range index {
+		args = append(args, s[i].Lease.tail())
+	}
+	for _, value := range a.column {
+		for _, i := range index {
+			args = append(args, value(s[i]))
+		}
+	}
+	ended := map[Token]bool{}
+	for _, i := range index {
+		if t := s[i].Lease.Grant.Token; s[i].EndsGrant && !ended[t] {
+			ended[t] = true
+			args = append(args, string(t))
+		}
+	}
+	return args
+}
+
+// except reads one exception of include/settle.lua.
+func (s *Settled) except(code, detail string) {
+	switch code {
+	case "lost":
+		s.Outcome = Lost
+	case "dead":
+		s.Outcome = DeadLettered
+	case "again":
+		s.Outcome = map[string]Outcome{"R": Retried, "L": Released, "D": DeadLettered, "C": Completed}[detail]
+	case "gone":
+		s.Outcome, s.Err = "", fmt.Errorf("%w: task %s, entry %s", ErrEntryGone, s.TaskID, detail)
+	default:
+		s.Outcome, s.Err = "", fmt.Errorf("%w: task %s: %s", ErrUnavailable, s.TaskID, detail)
+	}
+}
+
+// clip cuts an error text to MaxErrorBytes.
+func clip(s string) string {
+	if len(s) > MaxErrorBytes {
+		return s[:MaxErrorBytes]
+	}
+	return s
+}

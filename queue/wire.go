@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Fields of a stream entry. See docs/wire-format.md, which is the contract for
+// producers in other languages.
+const (
+	fieldVersion     = "v"
+	fieldID          = "id"
+	fieldKind        = "kind"
+	fieldPayload     = "payload"
+	fieldContentType = "content_type"
+	fieldDeadline    = "deadline_ms"
+	fieldEnqueued    = "enqueued_ms"
+	headerPrefix     = "h."
+
+	wireVersion = "1"
+	// maxFields is the largest number of fields of an entry that is a task.
+	maxFields = 256
+)
+
+// encode checks a task and returns its entry fields.
+func (q *Queue) encode(t Task) ([]string, error) {
+	if err := q.checkTask(t); err != nil {
+		return nil, err
+	}
+	f := make([]string, 0, 6+2*len(t.Headers)+4)
+	f = append(f, fieldID, string(t.ID), fieldKind, t.Kind, fieldPayload, string(t.Payload))
+	if t.ContentType != "" {
+		f = append(f, fieldContentType, t.ContentType)
+	}
+	if !t.Deadline.IsZero() {
+		f = append(f, fieldDeadline, strconv.FormatInt(t.Deadline.UnixMilli(), 10))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		f = append(f, headerPrefix+name, t.Headers[name])
+	}
+	return f, nil
+}
+
+func (q *Queue) checkTask(t Task) error {
+	switch {
+	case t.ID == "":
+		return badTask("ID", "give a stable ID; package producer assigns one where none is given")
+	case !printable(string(t.ID), MaxIDBytes):
+		return badTask("ID", "use 1 to %d bytes of printable ASCII without spaces, got %d bytes", MaxIDBytes, len(t.ID))
+	case !printable(t.Kind, MaxKindBytes):
+		return badTask("Kind", "use 1 to %d bytes of printable ASCII without spaces, got %d bytes", MaxKindBytes, len(t.Kind))
+	case len(t.Payload) > q.cfg.MaxPayload:
+		return badTask("Payload", "at most %d bytes, got %d: store the data elsewhere and send a reference, or raise MaxPayload", q.cfg.MaxPayload, len(t.Payload))
+	case len(t.ContentType) > MaxHeaderBytes || !utf8.ValidString(t.ContentType):
+		return badTask("ContentType", "use at most %d bytes of UTF-8", MaxHeaderBytes)
+	case len(t.Headers) > MaxHeaders:
+		return badTask("Headers", "at most %d, got %d", MaxHeaders, len(t.Headers))
+	case t.Delay < 0:
+		return badTask("Delay", "use zero or a positive duration, got %v", t.Delay)
+	case t.Delay > 0 && !t.Due.IsZero():
+		return badTask("Due", "set either Delay or Due, not both")
+	}
+	for name, value := range t.Headers {
+		if !printable(name, 64) {
+			return badTask("Headers", "names are 1 to 64 bytes of printable ASCII without spaces, got %d bytes", len(name))
+		}
+		if len(name)+len(value) > MaxHeaderBytes || !utf8.ValidString(value) {
+			return badTask("Headers["+name+"]", "use at most %d bytes of UTF-8", MaxHeaderBytes)
+		}
+	}
+	return nil
+}
+
+// printable reports whether s is 1 to limit bytes of printable ASCII without
+// spaces.
+func printable(s string, limit int) bool {
+	if len(s) == 0 || len(s) > limit {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// decode reads an entry. Unknown fields are ignored and order does not matter;
+// an entry without an ID is given its entry ID. The error says, without
+// quoting what the entry holds, why it is no task.
+func (e Entry) decode() (Task, error) {
+	t := Task{ID: TaskID(e.ID), EnqueuedAt: e.ID.time()}
+	if len(e.Fields) > 2*maxFields {
+		return t, fmt.Errorf("it has %d fields, at most %d are read", len(e.Fields)/2, maxFields)
+	}
+	seen := make(map[string]bool, 8)
+	for i := 0; i+1 < len(e.Fields); i += 2 {
+		name, value := e.Fields[i], e.Fields[i+1]
+		known, err := t.set(name, value)
+		if err != nil {
+			return t, err
+		}
+		if known && seen[name] {
+			return t, fmt.Errorf("field %q appears more than once", name)
+		}
+		seen[name] = true
+	}
+	switch {
+	case !seen[fieldKind]:
+		return t, fmt.Errorf("field %q is missing", fieldKind)
+	case !seen[fieldPayload]:
+		return t, fmt.Errorf("field %q is missing", fieldPayload)
+	}
+	return t, nil
+}
+
+// set takes one field and reports whether it is one that may appear once.
+func (t *Task) set(name, value string) (known bool, err error) {
+	switch name {
+	case fieldVersion:
+		if value != wireVersion {
+			return true, fmt.Errorf("field %q is not %s, the only format version known here", name, wireVersion)
+		}
+	case fieldID:
+		if !printable(value, MaxIDBytes) {
+			return true, fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxIDBytes)
+		}
+		t.ID = TaskID(value)
+	case fieldKind:
+		if !printable(value, MaxKindBytes) {
+			return true, fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxKindBytes)
+		}
+		t.Kind = value
+	case fieldPayload:
+		t.Payload = []byte(value)
+	case fieldContentType:
+		t.ContentType = value
+	case fieldDeadline:
+		t.Deadline, err = milliseconds(name, value)
+	case fieldEnqueued:
+		t.EnqueuedAt, err = milliseconds(name, value)
+	default:
+		header, ok := strings.CutPrefix(name, headerPrefix)
+		if !ok {
+			return false, nil
+		}
+		if t.Headers == nil {
+			t.Headers = make(map[string]string)
+		}
+		t.Headers[header] = value
+	}
+	return true, err
+}
+
+func milliseconds(name, value string) (time.Time, error) {
+	ms, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || ms < 0 || ms > 1<<52 {
+		return time.Time{}, fmt.Errorf("field %q is not a time in milliseconds since 1970", name)
+	}
+	return time.UnixMilli(ms), nil
+}
+
+// time is the server's clock when the entry was added.
+func (id EntryID) time() time.Time {
+	ms, _, _ := strings.Cut(string(id), "-")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(n)
+}
