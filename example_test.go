@@ -29,6 +29,7 @@ func work(ctx context.Context, rdb *redis.Client, gateway Gateway) error {
 	if err != nil {
 		return err
 	}
+	defer q.Close()
 	ledger := dedupe.NewRedisLedger(q)
 	var mux consumer.Mux
 	consumer.Handle(&mux, "invoice.send", func(ctx context.Context, l queue.Lease, in Invoice) error {
