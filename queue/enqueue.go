@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,9 +45,7 @@ func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receip
 			calls = append(calls, &call{script: scriptEnqueue, partition: g.partition, args: q.enqueueArgs(token, tasks, fields, at)})
 		}
 	}
-	if len(calls) > 0 {
-		q.run(ctx, calls...)
-	}
+	q.runMade(ctx, calls)
 	for c, call := range calls {
 		answers := asList(call.reply)
 		if call.err == nil && len(answers) != len(members[c]) {
@@ -61,6 +60,32 @@ func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receip
 		}
 	}
 	return receipts
+}
+
+// runMade runs calls, and again those for partitions that were never made or
+// were flushed, once they are made. Otherwise a producer with more partitions
+// than the queue has would add tasks where nobody reads them.
+func (q *Queue) runMade(ctx context.Context, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	q.run(ctx, calls...)
+	var again []*call
+	for _, c := range calls {
+		if errors.Is(c.err, errUnmade) {
+			again = append(again, c)
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	if err := q.Ensure(ctx); err != nil {
+		for _, c := range again {
+			c.err = err
+		}
+		return
+	}
+	q.run(ctx, again...)
 }
 
 func (q *Queue) enqueueArgs(token Token, tasks []Task, fields [][]string, at []int) []any {
@@ -107,6 +132,8 @@ func (r *Receipt) answer(s string) {
 		r.Added = true
 	case "duplicate":
 		r.Duplicate = true
+	case "error":
+		r.Place, r.Err = Unknown, fmt.Errorf("%w: enqueue %s: %s", ErrUnavailable, r.ID, place)
 	case "full":
 		r.Err = fmt.Errorf("%w: %s is not added: wait until it has drained, or raise MaxBacklog", ErrQueueFull, r.ID)
 	default:

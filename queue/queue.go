@@ -65,6 +65,7 @@ type Queue struct {
 	rdb     redis.UniversalClient
 	read    redis.UniversalClient
 	ownsR   bool
+	repeats bool // the client repeats commands by itself
 	parts   []partitionKeys
 	classes []time.Duration // different lease lengths, the default first
 }
@@ -77,6 +78,7 @@ func New(cfg Config) (*Queue, error) {
 		return nil, err
 	}
 	q := &Queue{cfg: cfg, rdb: cfg.Client, read: cfg.ReadClient, classes: leaseClasses(cfg)}
+	q.repeats = clientRepeats(cfg.Client)
 	for p := range cfg.Partitions {
 		q.parts = append(q.parts, keysOf(cfg.Prefix, cfg.Name, p))
 	}

@@ -346,6 +346,9 @@ func (q *Queue) onHeld(ctx context.Context, s *script, leases []Lease, prefix fu
 		q.run(ctx, calls...)
 	}
 	for c, g := range groups {
+		if _, list := calls[c].reply.([]any); calls[c].err == nil && !list {
+			calls[c].err = shapeError(s.name, calls[c].reply)
+		}
 		for _, i := range g.index {
 			errs[i] = calls[c].err
 		}

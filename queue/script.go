@@ -10,6 +10,7 @@ import (
 	"net"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -123,7 +124,7 @@ func (q *Queue) run(ctx context.Context, calls ...*call) {
 		q.send(ctx, again, true)
 	}
 	for _, c := range calls {
-		c.err = classify(c.script.name, c.err)
+		c.err = q.repeated(c.script.name, c.err)
 	}
 }
 
@@ -160,6 +161,33 @@ func (q *Queue) keyArgs(c *call) []string {
 	return keys
 }
 
+// errUnmade: the settings of a partition are not on the server. Not for callers.
+var errUnmade = fmt.Errorf("%w: the partition is not made", ErrUnavailable)
+
+// refusals are the answers after which go-redis repeats a command by itself.
+var refusals = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ERR max number of clients reached"}
+
+// repeated classifies what became of a call. Where the client repeats commands
+// by itself, what it reports is the end of the last attempt, and an earlier one
+// may have been applied: a failure to connect says nothing then.
+func (q *Queue) repeated(what string, err error) error {
+	out := classify(what, err)
+	if !q.repeats || !errors.Is(out, ErrUnavailable) {
+		return out
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) && !slices.ContainsFunc(refusals, func(p string) bool { return redis.HasErrorPrefix(err, p) }) {
+		return out
+	}
+	return fmt.Errorf("%w: %s: %w", ErrIndefinite, what, err)
+}
+
+// clientRepeats reports whether a client repeats commands by itself.
+func clientRepeats(c redis.UniversalClient) bool {
+	plain, ok := c.(*redis.Client)
+	return !ok || plain.Options().MaxRetries > 0
+}
+
 // classify says of an error whether the call may have been applied.
 func classify(what string, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
@@ -171,6 +199,9 @@ func classify(what string, err error) error {
 	case errors.As(err, &reply):
 		if made, ok := strings.CutPrefix(reply.Error(), "MISMATCH "); ok {
 			return fmt.Errorf("%w: the queue was made with %s partitions: set Partitions to that", ErrMismatch, made)
+		}
+		if strings.HasPrefix(reply.Error(), "UNMADE ") {
+			return errUnmade
 		}
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):

@@ -28,22 +28,35 @@ func (q *Queue) Ensure(ctx context.Context) error {
 	for p := range q.parts {
 		calls[p] = &call{script: scriptEnsure, partition: p, args: []any{Group, len(q.parts), longest.Milliseconds()}}
 	}
-	q.run(ctx, calls...)
+	// The first partition alone first: with too large a number the others must
+	// not be made, for nobody would read them.
+	q.run(ctx, calls[0])
+	if err := q.ensured(0, calls[0]); err != nil || len(calls) == 1 {
+		return err
+	}
+	q.run(ctx, calls[1:]...)
 	for p, c := range calls {
-		if c.err != nil {
-			return c.err
+		if err := q.ensured(p, c); err != nil {
+			return err
 		}
-		reply := asStrings(c.reply)
-		if len(reply) != 2 {
-			return shapeError("ensure", c.reply)
-		}
-		if reply[0] != strconv.Itoa(len(q.parts)) {
-			return fmt.Errorf("%w: queue %s was made with %s partitions, not %d: set Partitions to that", ErrMismatch, q.cfg.Name, reply[0], len(q.parts))
-		}
-		if reply[1] != "" {
-			return fmt.Errorf("%w: group %q reads %s too, but finished entries are deleted: remove it with XGROUP DESTROY, and use a queue of its own for a second reader",
-				ErrMismatch, reply[1], q.StreamKey(p))
-		}
+	}
+	return nil
+}
+
+func (q *Queue) ensured(p int, c *call) error {
+	if c.err != nil {
+		return c.err
+	}
+	reply := asStrings(c.reply)
+	if len(reply) != 2 {
+		return shapeError("ensure", c.reply)
+	}
+	if reply[0] != strconv.Itoa(len(q.parts)) {
+		return fmt.Errorf("%w: queue %s was made with %s partitions, not %d: set Partitions to that", ErrMismatch, q.cfg.Name, reply[0], len(q.parts))
+	}
+	if reply[1] != "" {
+		return fmt.Errorf("%w: group %q reads %s too, but finished entries are deleted: remove it with XGROUP DESTROY, and use a queue of its own for a second reader",
+			ErrMismatch, reply[1], q.StreamKey(p))
 	}
 	return nil
 }

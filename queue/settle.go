@@ -112,13 +112,18 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 		q.run(ctx, calls...)
 	}
 	for c, g := range groups {
+		if _, list := calls[c].reply.([]any); calls[c].err == nil && !list {
+			calls[c].err = shapeError(sc.name, calls[c].reply)
+		}
 		for _, i := range g.index {
 			out[i].Outcome, out[i].Err = done, calls[c].err
 			if calls[c].err != nil {
 				out[i].Outcome = ""
 			}
 		}
-		exceptions(asList(calls[c].reply), func(j int, code, detail string) { out[g.index[j]].except(code, detail) })
+		if calls[c].err == nil {
+			exceptions(asList(calls[c].reply), func(j int, code, detail string) { out[g.index[j]].except(code, detail) })
+		}
 	}
 	return out
 }

@@ -25,6 +25,10 @@ const (
 	wireVersion = "1"
 	// maxFields is the largest number of fields of an entry that is a task.
 	maxFields = 256
+	// maxMilliseconds is the largest time that is read.
+	maxMilliseconds = 1 << 52
+	// maxNamed is how much of a field's name a reason quotes.
+	maxNamed = 64
 )
 
 // encode checks a task and returns its entry fields.
@@ -62,6 +66,8 @@ func (q *Queue) checkTask(t Task) error {
 		return badTask("Headers", "at most %d, got %d", MaxHeaders, len(t.Headers))
 	case t.Delay < 0:
 		return badTask("Delay", "use zero or a positive duration, got %v", t.Delay)
+	case !t.Deadline.IsZero() && (t.Deadline.UnixMilli() < 0 || t.Deadline.UnixMilli() > maxMilliseconds):
+		return badTask("Deadline", "use a time after 1970, got %v", t.Deadline)
 	case t.Delay > 0 && !t.Due.IsZero():
 		return badTask("Due", "set either Delay or Due, not both")
 	}
@@ -95,8 +101,8 @@ func printable(s string, limit int) bool {
 // quoting what the entry holds, why it is no task.
 func (e Entry) decode() (Task, error) {
 	t := Task{ID: TaskID(e.ID), EnqueuedAt: e.ID.time()}
-	if len(e.Fields) > 2*maxFields {
-		return t, fmt.Errorf("it has %d fields, at most %d are read", len(e.Fields)/2, maxFields)
+	if n := e.count(); n > maxFields {
+		return t, fmt.Errorf("it has %d fields, at most %d are read", n, maxFields)
 	}
 	seen := make(map[string]bool, 8)
 	for i := 0; i+1 < len(e.Fields); i += 2 {
@@ -106,7 +112,7 @@ func (e Entry) decode() (Task, error) {
 			return t, err
 		}
 		if known && seen[name] {
-			return t, fmt.Errorf("field %q appears more than once", name)
+			return t, fmt.Errorf("field %q appears more than once", name[:min(len(name), maxNamed)])
 		}
 		seen[name] = true
 	}
@@ -117,6 +123,16 @@ func (e Entry) decode() (Task, error) {
 		return t, fmt.Errorf("field %q is missing", fieldPayload)
 	}
 	return t, nil
+}
+
+// count is the number of fields, without the enqueue time that a move puts at
+// the end (include/move.lua): a task that was read once is read again.
+func (e Entry) count() int {
+	n := len(e.Fields) / 2
+	if n > 0 && e.Fields[2*n-2] == fieldEnqueued {
+		n--
+	}
+	return n
 }
 
 // set takes one field and reports whether it is one that may appear once.
@@ -159,7 +175,7 @@ func (t *Task) set(name, value string) (known bool, err error) {
 
 func milliseconds(name, value string) (time.Time, error) {
 	ms, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || ms < 0 || ms > 1<<52 {
+	if err != nil || ms < 0 || ms > maxMilliseconds {
 		return time.Time{}, fmt.Errorf("field %q is not a time in milliseconds since 1970", name)
 	}
 	return time.UnixMilli(ms), nil

@@ -12,9 +12,12 @@
 -- detail. Without an exception task i is granted, started when i <= start.
 --   as     granted otherwise: detail 'p <fence>' (started) or 'h <fence>' (held)
 --   count  besides: detail '<failures> <interruptions>'
---   copy   the ID is live elsewhere or done (detail): entry acked and deleted
+--   copy   the ID is live elsewhere or done (detail), or it has no record and the
+--          entry was deleted meanwhile ('deleted'): entry acked and deleted
 --   busy   another live lease holds it: left as it is
--- Keeps I2, I3, I5, I6, I7. A copy is acked because the record says that the
+-- Keeps I2, I3, I5, I6, I7. A call that is asked again counts its lease from the
+-- second ask, as the caller does; where the lease has ended meanwhile and nobody
+-- took the task, it is granted anew. A copy is acked because the record says that the
 -- ID is done or that the task is another entry, which is seen to exist.
 -- @include clock record counts done move
 
@@ -47,13 +50,18 @@ local function judge(i)
   if seen[id] and seen[id] ~= entry then return 'copy', nil, 'pending' end
   if not rec then
     if done_mark(i) then return 'copy', nil, 'done' end
+    -- Deleted by ID between delivery and this call: it must not come back.
+    if not take(stream, entry) then return 'copy', nil, 'deleted' end
     return 'grant', '-'
   end
   local place, at, mark, fence, tok = parse(rec)
   if at == entry and place == 'w' then return 'grant', mark end
   if at == entry and tok then
-    if tok == token then return 'again', mark, place .. ' ' .. fence end
-    if live_lease(tok) then return 'busy' end
+    if live_lease(tok) then
+      if tok ~= token then return 'busy' end
+      return 'again', mark, place .. ' ' .. fence
+    end
+    if tok == token then return 'grant', mark end
     return 'take', mark, place
   end
   local home = stream
@@ -70,7 +78,7 @@ local function new_fence()
   return int(fence)
 end
 
-local out, set, counted, copies = {}, {}, {}, {}
+local out, set, counted, copies, again = {}, {}, {}, {}, false
 local function except(i, code, detail)
   out[#out + 1] = int(i)
   out[#out + 1] = code
@@ -89,12 +97,13 @@ for i = 1, n do
   else
     seen[id] = entry
     if verdict == 'again' then
+      again = true
       except(i, 'as', detail)
     else
       if verdict == 'take' and detail == 'p' then
         interruptions = interruptions + 1
         counted[#counted + 1] = id
-        counted[#counted + 1] = count_value(failures, interruptions, u, at, err)
+        counted[#counted + 1] = count_value(failures, interruptions, 0, 0, err)
       end
       local place = 'h'
       if i <= start and interruptions < 2 then place = 'p' end
@@ -106,10 +115,13 @@ for i = 1, n do
   end
 end
 
+if fence and fence >= 2 ^ 53 then
+  return redis.error_reply('ERR the fence key is beyond 2^53, where two fences would be one')
+end
 redis.call('HDEL', KEYS[7], token) -- a removal first: accepted by a full server
+if #set > 0 or again then redis.call('ZADD', leases, int(now + tonumber(ARGV[3])), token) end
 if #set > 0 then
   redis.call('SET', KEYS[9], int(fence))
-  redis.call('ZADD', leases, int(now + tonumber(ARGV[3])), token)
   redis.call('HSET', KEYS[6], token, ARGV[6])
   if #counted > 0 then redis.call('HSET', KEYS[8], unpack(counted)) end
   redis.call('HSET', tasks, unpack(set))

@@ -41,7 +41,8 @@ end
 if #mine == 0 then return out end
 redis.call('ZREM', leases, '') -- a removal first: accepted by a full server
 local s = open_slice(slices, {KEYS[12], KEYS[13], KEYS[14]}, ms, window)
-if redis.call('EXISTS', KEYS[7]) == 1 then
+local stepped = redis.call('EXISTS', KEYS[7]) == 1
+if stepped then
   local steps = redis.call('HMGET', KEYS[7], unpack(mine))
   for i = 1, #mine do
     if steps[i] then
@@ -49,10 +50,10 @@ if redis.call('EXISTS', KEYS[7]) == 1 then
       kept[#kept + 1] = steps[i]
     end
   end
-  redis.call('HDEL', KEYS[7], unpack(mine))
 end
 if #kept > 0 then redis.call('HSET', KEYS[11 + s], unpack(kept)) end
 redis.call('HSET', slices[s], unpack(marks))
+if stepped then redis.call('HDEL', KEYS[7], unpack(mine)) end
 redis.call('HDEL', tasks, unpack(mine))
 if redis.call('EXISTS', KEYS[6]) == 1 then redis.call('HDEL', KEYS[6], unpack(mine)) end
 redis.call('XACK', stream, group, unpack(acked))

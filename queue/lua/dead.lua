@@ -31,13 +31,13 @@ local function kill(i, id, entry, rec, tail)
   local moved = bury(dead, id, entry, fields, ARGV[reasons + i], err, f, x, now)
   if failed(moved) then return except(i, 'error', moved.err) end
   redis.call('HSET', KEYS[7], id, count_value(f, x, u, at, err))
-  redis.call('HSET', tasks, id, 'd' .. moved .. ' ' .. enqueue_tag(mark) .. ',D' .. string.sub(tail, -14, -8))
+  put_record(tasks, id, 'd' .. moved .. ' ' .. enqueue_tag(mark) .. ',D' .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
 end
 
 for i = 1, n do
-  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], recs[i], ARGV[tails + i]
+  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], record_of(ARGV[ids + i], recs[i]), ARGV[tails + i]
   if held_by(rec, tail) then
     kill(i, id, entry, rec, tail)
   else

@@ -10,8 +10,10 @@
 -- ARGV[4] partitions         of the queue
 -- ARGV[5] n                  tasks; then n IDs, n digests, n due times ('' now,
 --                            '+ms' from now, 'ms' absolute), n field counts, all fields
--- Replies: MISMATCH <partitions> when the queue was made with another number;
--- else n places: 'added <place>', 'duplicate <place>' or 'full'.
+-- Replies: MISMATCH <partitions> when the queue was made with another number,
+-- UNMADE when this partition was never made: nobody may read it; else n places:
+-- 'added <place>', 'duplicate <place>', 'full' or 'error <text>' (not added).
+-- When nothing could be added, the error alone.
 -- Keeps I1, I5, I7, I8. Its first write is one that a full server refuses, so
 -- that it is refused whole.
 -- @include clock record done move
@@ -21,11 +23,8 @@ local tag, window, backlog, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), t
 local ids, digests, dues, sizes = 5, 5 + n, 5 + 2 * n, 5 + 3 * n
 
 local parts = redis.call('HGET', KEYS[7], 'partitions')
-if not parts then
-  redis.call('HSET', KEYS[7], 'partitions', ARGV[4])
-elseif parts ~= ARGV[4] then
-  return redis.error_reply('MISMATCH ' .. parts)
-end
+if not parts then return redis.error_reply('UNMADE partition') end
+if parts ~= ARGV[4] then return redis.error_reply('MISMATCH ' .. parts) end
 
 local now, us = clock()
 local slices = {KEYS[9], KEYS[10], KEYS[11]}
@@ -50,41 +49,50 @@ local function lost(rec, id)
   return not take(stream, entry)
 end
 
-local replies, set, seen, at = {}, {}, {}, sizes + n
+-- add(id, fields, when): adds a task. Answers its place and its record, or an
+-- error table.
+local function add(id, fields, when)
+  if when ~= '' then
+    local ms = tonumber(when)
+    if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
+    if ms > now then
+      local entry = schedule(scheduled, due, id, aged(fields, int(now)), ms)
+      return 'scheduled', failed(entry) and entry or 's' .. entry .. ' ' .. tag
+    end
+  end
+  local entry = redis.pcall('XADD', stream, '*', unpack(fields))
+  return 'waiting', failed(entry) and entry or 'w' .. entry .. ' ' .. tag
+end
+
+local replies, set, seen, at, refused = {}, {}, {}, sizes + n, nil
 for i = 1, n do
   local id, rec, mark, size = ARGV[ids + i], recs[i], marks[i], tonumber(ARGV[sizes + i])
   if seen[id] then
     replies[i] = 'duplicate ' .. seen[id]
   elseif mark then
     replies[i] = (string.sub(mark, 8) == tag and 'added' or 'duplicate') .. ' done'
+    seen[id] = 'done'
   elseif rec and not lost(rec, id) then
     local place, _, was = parse(rec)
     replies[i] = (enqueue_tag(was) == tag and 'added ' or 'duplicate ') .. places[place]
+    seen[id] = places[place]
   elseif room == 0 then
     replies[i] = 'full'
   else
-    local when, place = ARGV[dues + i], 'waiting'
-    if when ~= '' then
-      local ms = tonumber(when)
-      if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
-      if ms > now then place, when = 'scheduled', ms end
-    end
-    if place == 'waiting' then
-      local entry = redis.call('XADD', stream, '*', unpack(ARGV, at + 1, at + size))
-      set[#set + 1] = id
-      set[#set + 1] = 'w' .. entry .. ' ' .. tag
+    local place, new = add(id, {unpack(ARGV, at + 1, at + size)}, ARGV[dues + i])
+    if failed(new) then
+      refused = new.err
+      replies[i] = 'error ' .. refused
     else
-      local fields = {unpack(ARGV, at + 1, at + size)}
-      local entry = schedule(scheduled, due, id, aged(fields, int(now)), when)
-      if failed(entry) then return redis.error_reply(entry.err) end
       set[#set + 1] = id
-      set[#set + 1] = 's' .. entry .. ' ' .. tag
+      set[#set + 1] = new
+      seen[id] = place
+      if room > 0 then room = room - 1 end
+      replies[i] = 'added ' .. place
     end
-    seen[id] = place
-    if room > 0 then room = room - 1 end
-    replies[i] = 'added ' .. place
   end
   at = at + size
 end
+if refused and #set == 0 then return redis.error_reply(refused) end
 if #set > 0 then redis.call('HSET', tasks, unpack(set)) end
 return replies

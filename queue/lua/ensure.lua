@@ -10,7 +10,8 @@
 local stream, conf = KEYS[1], KEYS[2]
 local made = redis.call('HGET', conf, 'partitions')
 if made and made ~= ARGV[2] then return {made, ''} end
-redis.call('HSET', conf, 'partitions', ARGV[2])
+redis.call('HDEL', conf, '') -- a removal first: accepted by a full server
+if not made then redis.call('HSET', conf, 'partitions', ARGV[2]) end
 local longest = tonumber(redis.call('HGET', conf, 'lease_ms') or 0)
 if tonumber(ARGV[3]) > longest then redis.call('HSET', conf, 'lease_ms', ARGV[3]) end
 

@@ -20,7 +20,7 @@ local moved, set, gone, malformed = 0, {}, {}, {}
 -- promote(entry, id): moves a task, unless its record says that it is not (or
 -- no longer) this scheduled entry.
 local function promote(entry, id)
-  local rec, mark = redis.call('HGET', tasks, id), '-'
+  local rec, mark = redis.call('HGET', tasks, id), nil
   if rec then
     local place, at, was = parse(rec)
     if place ~= 's' or at ~= entry then return true end
@@ -31,8 +31,13 @@ local function promote(entry, id)
     if rec then redis.call('HDEL', tasks, id) end
     return false
   end
-  set[#set + 1] = id
-  set[#set + 1] = 'w' .. redis.call('XADD', stream, '*', unpack(fields)) .. ' ' .. mark
+  local new = redis.call('XADD', stream, '*', unpack(fields))
+  -- Without a record it may be a copy of a task that is done: begin.lua judges
+  -- it like an entry that was added by hand.
+  if mark then
+    set[#set + 1] = id
+    set[#set + 1] = 'w' .. new .. ' ' .. mark
+  end
   gone[#gone + 1] = entry
   moved = moved + 1
   return true
@@ -42,9 +47,7 @@ for i = 1, #members do
   local entry, id = string.match(members[i], '^(%d+%-%d+) (%S+)$')
   if not entry or not promote(entry, id) then malformed[#malformed + 1] = members[i] end
 end
-if #set > 0 then
-  redis.call('HSET', tasks, unpack(set))
-  redis.call('XDEL', scheduled, unpack(gone))
-end
+if #set > 0 then redis.call('HSET', tasks, unpack(set)) end
+if #gone > 0 then redis.call('XDEL', scheduled, unpack(gone)) end
 redis.call('ZREM', due, unpack(members))
 return {moved, #members == limit and 1 or 0, unpack(malformed)}

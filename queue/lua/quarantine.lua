@@ -31,7 +31,12 @@ for i = 1, n do
     if fields then
       local moved = bury(dead, entry, entry, packed(fields), 'undecodable', ARGV[2 + n + i], 0, 0, now)
       if failed(moved) then return moved end
-      redis.call('HSET', tasks, entry, 'd' .. moved .. ' !')
+      -- A task that is named like this entry keeps its record; the dead
+      -- letter then has none.
+      local rec = redis.call('HGET', tasks, entry)
+      if not rec or enqueue_tag(select(3, parse(rec))) == '!' then
+        redis.call('HSET', tasks, entry, 'd' .. moved .. ' !')
+      end
     end
     redis.call('XACK', stream, group, entry)
     redis.call('XDEL', stream, entry)

@@ -54,14 +54,14 @@ local function release(i, id, entry, rec, tail)
   end
   if failed(moved) then return except(i, 'error', moved.err) end
   local how = place == 'd' and ',D' or ',L'
-  redis.call('HSET', tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
+  put_record(tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if place == 'd' then except(i, 'dead') end
 end
 
 for i = 1, n do
-  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], recs[i], ARGV[tails + i]
+  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], record_of(ARGV[ids + i], recs[i]), ARGV[tails + i]
   if held_by(rec, tail) then
     release(i, id, entry, rec, tail)
   else

@@ -27,7 +27,7 @@ local function retry(i, id, entry, rec, tail)
   local fields = take(stream, entry)
   if not fields then return drop_gone(i, stream, group, tasks, KEYS[9], id, entry) end
   local _, _, mark = parse(rec)
-  local f, x, u, at = counts(troubled[i])
+  local f, x = counts(troubled[i])
   local place, how, moved = 's', ',R', nil
   f = f + 1
   if f >= max then
@@ -37,15 +37,15 @@ local function retry(i, id, entry, rec, tail)
     moved = schedule(scheduled, due, id, aged(fields, entry), now + tonumber(ARGV[delays + i]))
   end
   if failed(moved) then return except(i, 'error', moved.err) end
-  redis.call('HSET', KEYS[9], id, count_value(f, x, u, at, ARGV[errs + i]))
-  redis.call('HSET', tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
+  redis.call('HSET', KEYS[9], id, count_value(f, x, 0, 0, ARGV[errs + i]))
+  put_record(tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if place == 'd' then except(i, 'dead') end
 end
 
 for i = 1, n do
-  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], recs[i], ARGV[tails + i]
+  local id, entry, rec, tail = ARGV[ids + i], ARGV[entries + i], record_of(ARGV[ids + i], recs[i]), ARGV[tails + i]
   if held_by(rec, tail) then
     retry(i, id, entry, rec, tail)
   else

@@ -29,7 +29,8 @@ end
 redis.call('ZREM', leases, '') -- a removal first: accepted by a full server
 if #set > 0 then
   redis.call('ZADD', leases, int(latest), token)
-  redis.call('HSET', KEYS[3], token, ARGV[2])
+  -- Added to what an earlier call put into the same grant.
+  redis.call('HSET', KEYS[3], token, (redis.call('HGET', KEYS[3], token) or '') .. ARGV[2])
   redis.call('HSET', tasks, unpack(set))
 end
 return lost

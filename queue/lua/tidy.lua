@@ -44,6 +44,7 @@ for i = 1, #list do
   elseif tonumber(seen) <= now - grace and c.pending == 0 then
     redis.call('XGROUP', 'DELCONSUMER', stream, group, c.name)
     redis.call('ZREM', KEYS[8], c.name)
+    redis.call('HDEL', KEYS[9], 'walk:' .. c.name)
     removed[#removed + 1] = c.name
   end
 end

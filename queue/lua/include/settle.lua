@@ -6,6 +6,18 @@
 --   dead   became a dead letter
 --   error  nothing was changed; detail is the server's error
 local out, unsettled = {}, false
+-- latest: what this call made of a record, for a task that it names twice.
+local latest = {}
+local function record_of(id, rec)
+  if latest[id] ~= nil then return latest[id] end
+  return rec
+end
+
+local function put_record(tasks, id, rec)
+  redis.call('HSET', tasks, id, rec)
+  latest[id] = rec
+end
+
 local function except(i, code, detail)
   if code == 'lost' or code == 'error' then unsettled = true end
   out[#out + 1] = int(i)
@@ -29,6 +41,7 @@ local function drop_gone(i, stream, group, tasks, counted, id, entry)
   redis.call('XACK', stream, group, entry)
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', counted, id)
+  latest[id] = false
   except(i, 'gone', entry)
 end
 

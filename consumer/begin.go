@@ -1,0 +1,172 @@
+package consumer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/claimq/claimq/queue"
+)
+
+// beginAll begins entries of several sources, one call for each source.
+func (f *fetcher) beginAll(entries []queue.Entry, origin Source) error {
+	var first error
+	for i, s := range f.w.sources {
+		var own []queue.Entry
+		for _, e := range entries {
+			if e.Queue == s.queue {
+				own = append(own, e)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		if err := f.begin(i, own, origin); err != nil {
+			if err = f.putOff(i, err); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// begin takes leases on entries and starts those for which there is a slot.
+// A call without a clear answer is asked again with the same token, so it
+// cannot lease twice; after half a lease the entries are let go, and as the
+// consumer name is given up with them, others recover them.
+func (f *fetcher) begin(i int, entries []queue.Entry, origin Source) error {
+	w, s := f.w, f.w.sources[i]
+	req := queue.BeginRequest{Token: s.NewToken(), Entries: entries, Start: w.promise(len(entries))}
+	until := time.Now().Add(s.shortest / 2)
+	for {
+		f.l.beat()
+		ctx, cancel := w.call()
+		batch, err := s.Begin(ctx, req)
+		cancel()
+		if err == nil {
+			w.accept(s, batch, len(entries), req.Start, origin)
+			return nil
+		}
+		wait := min(w.jitter.serverBackoff(1), s.shortest/8)
+		if !queue.IsRetryable(err) || time.Now().Add(wait).After(until) || !f.l.pause(wait, false) {
+			f.rename()
+			w.forget(len(entries), req.Start)
+			return err
+		}
+	}
+}
+
+// promise sets slots aside for a Begin.
+func (w *Worker) promise(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.mayStart() || w.hand.solo != nil || w.hand.soloWaits() {
+		return 0
+	}
+	return w.hand.slots.promise(n)
+}
+
+// mayStart reports whether handlers may be started. The caller holds mu.
+func (w *Worker) mayStart() bool {
+	return !w.draining() && w.hand.unsettled() < w.cfg.MaxUnsettled
+}
+
+// forget gives back what was set aside for a Begin that came to nothing.
+func (w *Worker) forget(reserved, promised int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hand.slots.unpromise(promised)
+	w.hand.slots.unreserve(reserved)
+	w.changed()
+}
+
+// accept takes a batch in hand. reserved places and promised slots were set
+// aside for it.
+func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin Source) {
+	now := time.Now()
+	routes := make([]Route, len(b.Deliveries))
+	known := make([]bool, len(b.Deliveries))
+	for i, d := range b.Deliveries { // not under the lock: a Router may be the user's
+		routes[i], known[i] = w.router.Route(d.Task.Kind)
+	}
+
+	var run []started
+	var lost []*item
+	w.mu.Lock()
+	h := &w.hand
+	s.told(b.ServerNow, now)
+	for i, d := range b.Deliveries {
+		it := h.add(s, d, origin)
+		it.route = routes[i]
+		switch {
+		case !d.Lease.Trusted(now):
+			lost = append(lost, it)
+			h.remove(it)
+		case !known[i]:
+			w.giveBack(it, queue.Settlement{Unhandled: true}, FailedNoHandler)
+		case w.draining():
+			w.giveBack(it, queue.Settlement{}, FailedNone)
+		case w.settleUnstarted(it, now):
+		case d.Started:
+			h.slots.beganStarted()
+			reserved, promised = reserved-1, promised-1
+			run = append(run, w.begins(it, now))
+		default:
+			h.slots.beganHeld()
+			reserved--
+			it.phase = phaseHeld
+			h.held = append(h.held, it)
+		}
+	}
+	for _, d := range b.Exhausted {
+		it := h.add(s, d, origin)
+		w.bury(it, queue.DeadInterruptions, fmt.Sprintf("its lease ended without an outcome %d times", d.Lease.Interruptions))
+	}
+	h.slots.unpromise(promised)
+	h.slots.unreserve(reserved)
+	w.changed()
+	w.mu.Unlock()
+
+	for _, r := range run {
+		go w.runTask(r)
+	}
+	w.reportBatch(s, b, origin)
+	for _, it := range lost {
+		w.reportLoss(it, LossExpired, false)
+	}
+}
+
+// settleUnstarted settles a task that must not be started now, if it is one:
+// its deadline has passed, or an earlier run of it goes on in this worker.
+// The caller holds mu.
+func (w *Worker) settleUnstarted(it *item, now time.Time) bool {
+	if clock := it.src.clock(now); !it.task.Deadline.IsZero() && clock.After(it.task.Deadline) {
+		w.bury(it, queue.DeadDeadline, "its deadline passed before it could start")
+		return true
+	}
+	if w.hand.running[it.id()] != nil {
+		// A handler that lost its lease has not returned. Elsewhere the task
+		// may start now; here the two would run side by side.
+		w.giveBack(it, queue.Settlement{Delay: handBackDelay}, FailedNone)
+		return true
+	}
+	return false
+}
+
+// handBackDelay keeps a task that was handed back from coming straight back to
+// the worker that could not run it.
+const handBackDelay = time.Second
+
+func (w *Worker) reportBatch(s *source, b queue.Batch, origin Source) {
+	if n := len(b.Deliveries) + len(b.Exhausted); n > 0 {
+		w.observe.Delivered(s.name, origin, n)
+	}
+	if n := len(b.Duplicates); n > 0 {
+		w.observe.Duplicates(s.name, n)
+	}
+	if n := len(b.Buried); n > 0 {
+		w.observe.Buried(s.name, n)
+		for _, c := range b.Buried {
+			w.log.Warn("entry is no task, now a dead letter", "queue", s.name, "task_id", c.TaskID, "entry_id", c.EntryID, "why", c.Detail)
+		}
+	}
+}

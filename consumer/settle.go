@@ -1,0 +1,203 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/claimq/claimq/queue"
+)
+
+// giveBack hands a task that did not run back to the queue. The caller holds
+// mu and has taken the item out of the held ones and out of its slot.
+func (w *Worker) giveBack(it *item, s queue.Settlement, reason FailureReason) {
+	it.end = Ended{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt, Reason: reason}
+	w.queueOutcome(it, verbRelease, s)
+}
+
+// bury makes a task that did not run a dead letter. The same holds.
+func (w *Worker) bury(it *item, why queue.DeadReason, text string) {
+	it.end = Ended{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt}
+	w.queueOutcome(it, verbDeadLetter, queue.Settlement{Reason: why, Error: text})
+}
+
+// queueOutcome passes an outcome to the settle loop. The caller holds mu.
+func (w *Worker) queueOutcome(it *item, v verb, s queue.Settlement) {
+	it.phase = phaseSettling
+	it.verb = v
+	it.settle = s
+	it.tries, it.next = 0, time.Time{}
+	it.task.Payload, it.task.Headers = nil, nil // an outcome may be kept for long
+	w.hand.out = append(w.hand.out, it)
+	w.settle.poke()
+}
+
+// settleLoop offers outcomes to the server until it takes them. One call is
+// on the wire at a time; what comes in meanwhile forms the next batch, and a
+// lone outcome goes at once. A timer that waits for more would cost every task
+// its length and save nothing that this does not.
+func (w *Worker) settleLoop() {
+	l := w.settle
+	for {
+		l.beat()
+		batch, next := w.nextOutcomes(time.Now())
+		if len(batch) == 0 {
+			if !l.wait(next) {
+				return
+			}
+			continue
+		}
+		answers := w.offer(batch)
+		w.settled(batch, answers)
+		if w.stopping() {
+			return
+		}
+	}
+}
+
+// offerAgain makes kept outcomes go at once: the server has been away and is
+// back, and others may take tasks whose lease has ended meanwhile.
+func (w *Worker) offerAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range w.hand.out {
+		it.next = time.Time{}
+	}
+	w.settle.poke()
+}
+
+// nextOutcomes takes the outcomes for the next call: of one queue and one
+// verb, the oldest first.
+func (w *Worker) nextOutcomes(now time.Time) (batch []*item, next time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next = w.tick
+	if len(w.hand.out) == 0 {
+		w.settle.idle()
+	}
+	var lead *item
+	for _, it := range w.hand.out {
+		switch {
+		case now.Before(it.next):
+			next = min(next, it.next.Sub(now))
+		case lead == nil:
+			lead = it
+			batch = append(batch, it)
+		case it.src == lead.src && it.verb == lead.verb && len(batch) < queue.MaxBatch:
+			batch = append(batch, it)
+		}
+	}
+	// A grant whose last leases are in this batch may be forgotten. Only its
+	// last settlement says so: what the server does first is safe either way.
+	left := make(map[*grant]int)
+	for _, it := range batch {
+		it.settle.Lease = it.lease
+		if _, ok := left[it.grant]; !ok {
+			left[it.grant] = len(it.grant.items)
+		}
+		left[it.grant]--
+		it.settle.EndsGrant = left[it.grant] == 0
+	}
+	return batch, next
+}
+
+// offer makes the call for a batch.
+func (w *Worker) offer(batch []*item) []queue.Settled {
+	lead := batch[0]
+	settlements := make([]queue.Settlement, len(batch))
+	for i, it := range batch {
+		settlements[i] = it.settle
+	}
+	ctx, cancel := w.call()
+	defer cancel()
+	var call func(context.Context, []queue.Settlement) []queue.Settled
+	switch lead.verb {
+	case verbComplete:
+		call = lead.src.Complete
+	case verbRetry:
+		call = lead.src.Retry
+	case verbRelease:
+		call = lead.src.Release
+	default:
+		call = lead.src.DeadLetter
+	}
+	return call(ctx, settlements)
+}
+
+// settled notes the answers. An outcome without one is kept and offered
+// again, the same settlement as before, so that the server recognises it.
+func (w *Worker) settled(batch []*item, answers []queue.Settled) {
+	now := time.Now()
+	var ends []Ended
+	var gone []queue.Copy
+	var failure error
+	failed := 0
+	var wait time.Duration
+	done := make(map[*item]bool, len(batch))
+	w.mu.Lock()
+	h := &w.hand
+	for i, it := range batch {
+		a := answers[i]
+		if errors.Is(a.Err, queue.ErrLeaseLost) {
+			a.Outcome, a.Err = queue.Lost, nil
+		}
+		if errors.Is(a.Err, queue.ErrEntryGone) { // there is nothing left to settle
+			gone = append(gone, queue.Copy{TaskID: it.lease.TaskID, EntryID: it.lease.EntryID, Detail: "entry deleted from outside while the task was in hand"})
+			a.Outcome, a.Err = queue.Lost, nil
+		}
+		if a.Err != nil {
+			failed++
+			if failure == nil {
+				failure = fmt.Errorf("task %s: %w", it.lease.TaskID, a.Err)
+			}
+			if wait == 0 { // one for the batch, so that it stays one
+				wait = w.jitter.serverBackoff(it.tries + 1)
+			}
+			it.tries++
+			it.next = now.Add(wait)
+			continue
+		}
+		it.end.Outcome = a.Outcome
+		if a.Outcome == queue.DeadLettered {
+			it.end.DeadReason = it.settle.Reason
+			if it.verb == verbRetry {
+				it.end.DeadReason = queue.DeadFailures
+			}
+		}
+		ends = append(ends, w.ended(it, now))
+		done[it] = true
+		h.remove(it)
+	}
+	kept := h.out[:0]
+	for _, it := range h.out {
+		if !done[it] {
+			kept = append(kept, it)
+		}
+	}
+	clear(h.out[len(kept):])
+	h.out = kept
+	w.changed()
+	w.mu.Unlock()
+
+	w.reportLost(batch[0].src, gone)
+	for _, e := range ends {
+		w.reportEnd(e)
+	}
+	if failure != nil {
+		w.settle.failed(failure, "queue", batch[0].src.name, "outcomes_kept", failed)
+	} else {
+		w.settle.succeeded()
+	}
+}
+
+func (w *Worker) reportEnd(e Ended) {
+	switch e.Outcome {
+	case queue.Lost:
+		w.observe.Refused(Refused{Queue: e.Queue, Kind: e.Kind, TaskID: e.TaskID})
+		w.log.Warn("outcome refused: the lease was lost", "queue", e.Queue, "kind", e.Kind, "task_id", e.TaskID)
+	case queue.DeadLettered:
+		w.log.Warn("task is a dead letter", "queue", e.Queue, "kind", e.Kind, "task_id", e.TaskID, "why", e.DeadReason)
+	}
+	w.observe.Ended(e)
+}

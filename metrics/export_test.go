@@ -1,0 +1,13 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/claimq/claimq/queue"
+)
+
+// StateOf is a State over one source and a clock of the test's own.
+func StateOf(name string, read func(context.Context) (queue.Stats, error), now func() time.Time) *State {
+	return &State{sources: []source{{name: name, read: read}}, now: now}
+}

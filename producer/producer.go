@@ -1,0 +1,145 @@
+package producer
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/claimq/claimq/queue"
+)
+
+// Defaults and bounds of Config.
+const (
+	DefaultTimeout    = 30 * time.Second
+	DefaultMaxRetries = 5
+	DefaultBatch      = 100
+	DefaultBatchBytes = 1 << 20
+
+	MaxRetries = 100
+
+	firstWait   = 50 * time.Millisecond // before the first retry; doubles
+	longestWait = 2 * time.Second
+)
+
+// Config is the policy. The zero value is a good default.
+type Config struct {
+	Timeout    time.Duration // for one batch, retries included; default 30 s
+	MaxRetries int           // sends after the first; default 5, negative: none
+	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch
+	BatchBytes int           // payload bytes in a batch; a larger task goes alone; default 1 MiB
+
+	Rand    rand.Source // for jitter; default: seeded from crypto/rand. Used under a lock.
+	Entropy io.Reader   // for IDs; default crypto/rand. Used under a lock.
+}
+
+// Producer adds tasks to one queue. It is safe for concurrent use.
+type Producer struct {
+	q   *queue.Queue
+	cfg Config
+
+	mu     sync.Mutex // guards cfg.Entropy and jitter
+	jitter *rand.Rand
+
+	// send is q.Enqueue; tests put something else here.
+	send func(ctx context.Context, token queue.Token, tasks []queue.Task) []queue.Receipt
+}
+
+// New checks cfg, reports every problem at once, and returns a Producer. It
+// does not talk to the server.
+func New(q *queue.Queue, cfg Config) (*Producer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(q); err != nil {
+		return nil, err
+	}
+	return &Producer{q: q, cfg: cfg, jitter: rand.New(cfg.Rand), send: q.Enqueue}, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.MaxRetries == 0 {
+		c.MaxRetries = DefaultMaxRetries
+	}
+	c.MaxRetries = max(c.MaxRetries, 0)
+	if c.Batch == 0 {
+		c.Batch = DefaultBatch
+	}
+	if c.BatchBytes == 0 {
+		c.BatchBytes = DefaultBatchBytes
+	}
+	if c.Entropy == nil {
+		c.Entropy = crand.Reader
+	}
+	if c.Rand == nil {
+		var seed [32]byte
+		crand.Read(seed[:]) // never fails
+		c.Rand = rand.NewChaCha8(seed)
+	}
+	return c
+}
+
+func (c Config) validate(q *queue.Queue) error {
+	var errs []error
+	bad := func(ok bool, field, remedy string, args ...any) {
+		if !ok {
+			errs = append(errs, &queue.FieldError{Field: field, Remedy: fmt.Sprintf(remedy, args...), Kind: queue.ErrInvalidConfig})
+		}
+	}
+	bad(q != nil, "queue", "New needs a queue")
+	bad(c.Timeout > 0, "Timeout", "use a positive duration, got %v", c.Timeout)
+	bad(c.MaxRetries <= MaxRetries, "MaxRetries", "use at most %d, got %d", MaxRetries, c.MaxRetries)
+	bad(c.Batch >= 1 && c.Batch <= queue.MaxBatch, "Batch", "use 1 to %d, got %d", queue.MaxBatch, c.Batch)
+	bad(c.BatchBytes >= 1 && c.BatchBytes <= queue.MaxPayloadBytes, "BatchBytes", "use 1 to %d, got %d", queue.MaxPayloadBytes, c.BatchBytes)
+	return errors.Join(errs...)
+}
+
+// Enqueue adds one task. A duplicate is a receipt, not an error. The error is
+// the receipt's: queue.ErrIndefinite when the answers to all sends were lost
+// (call again with the receipt's ID), queue.ErrUnavailable, queue.ErrQueueFull
+// or queue.ErrInvalidTask when nothing was added.
+func (p *Producer) Enqueue(ctx context.Context, task queue.Task) (queue.Receipt, error) {
+	b := p.prepare([]queue.Task{task})
+	p.enqueue(ctx, b, b.chunks(p.cfg))
+	return b.receipts[0], b.receipts[0].Err
+}
+
+// EnqueueMany adds tasks in their order, batch after batch, and answers each
+// in its place. A task that is refused does not stop the others; a batch that
+// could not be delivered does, and the tasks after it are answered with
+// queue.ErrUnavailable. The error is nil when each task was added or a
+// duplicate, else an *Error.
+func (p *Producer) EnqueueMany(ctx context.Context, tasks []queue.Task) ([]queue.Receipt, error) {
+	b := p.prepare(tasks)
+	p.enqueue(ctx, b, b.chunks(p.cfg))
+	return b.receipts, failure(b.receipts)
+}
+
+// Typed adds tasks of one kind whose payload is a T, encoded as queue.NewTask
+// does.
+type Typed[T any] struct {
+	Producer *Producer
+	Kind     string
+}
+
+// Enqueue adds a task with this ID (empty: one is made) and payload.
+func (t Typed[T]) Enqueue(ctx context.Context, id queue.TaskID, payload T) (queue.Receipt, error) {
+	task, err := t.Task(id, payload)
+	if err != nil {
+		return queue.Receipt{ID: id, Err: err}, err
+	}
+	return t.Producer.Enqueue(ctx, task)
+}
+
+// Task returns the task that Enqueue would add, for EnqueueMany or to set more
+// of its fields.
+func (t Typed[T]) Task(id queue.TaskID, payload T) (queue.Task, error) {
+	task, err := queue.NewTask(t.Kind, payload)
+	task.ID = id
+	return task, err
+}
