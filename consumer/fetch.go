@@ -98,11 +98,6 @@ func (f *fetcher) round() error {
 // ensure makes streams and groups anew where they may be missing.
 func (f *fetcher) ensure() error {
 	w := f.w
-	if w.ensureAll.Swap(false) {
-		for i := range f.faces {
-			f.faces[i].ensure = true
-		}
-	}
 	missing := false
 	for i, s := range w.sources {
 		face := &f.faces[i]

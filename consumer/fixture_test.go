@@ -20,9 +20,11 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 // long before.
 const patience = 20 * time.Second
 
-// newQueue makes a queue of the test's own on the shared server.
+// newQueue makes a queue of the test's own on the shared server. As such tests
+// mostly wait, and share nothing else, they run in parallel.
 func newQueue(t *testing.T, edit ...func(*queue.Config)) *queue.Queue {
 	t.Helper()
+	t.Parallel()
 	cfg := queue.Config{Name: "q", Prefix: redistest.Prefix(t), Client: redistest.Shared(t).Client(), Lease: 400 * time.Millisecond}
 	return openQueue(t, cfg, edit...)
 }

@@ -100,6 +100,7 @@ func TestI2StuckHandlers(t *testing.T) {
 	release := make(chan struct{})
 	fences := make(chan queue.Fence, 2)
 	var neighbour atomic.Int64
+	goOn := make(chan struct{})
 	var mux consumer.Mux
 	consumer.HandleTask(&mux, "stuck", func(_ context.Context, d consumer.Delivery) ([]byte, error) {
 		fences <- d.Lease.Fence
@@ -109,7 +110,7 @@ func TestI2StuckHandlers(t *testing.T) {
 	consumer.HandleTask(&mux, "long", func(ctx context.Context, d consumer.Delivery) ([]byte, error) {
 		neighbour.Add(1)
 		select {
-		case <-time.After(5 * q.Config().Lease):
+		case <-goOn:
 			return []byte("long"), nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -143,8 +144,22 @@ func TestI2StuckHandlers(t *testing.T) {
 	for _, task := range stuck {
 		eventuallyAt(t, q, task.ID, queue.Done)
 	}
+	if p := placeOf(t, q, "long"); p != queue.Pending {
+		t.Errorf("the neighbour, still running, is %s", p)
+	}
+	close(goOn)
 	close(release)
-	eventually(t, "the late returns were dropped", func() bool { _, n := seen.counts(); return n == 2 })
+	eventually(t, "the late returns were dropped", func() bool {
+		n := 0
+		seen.with(func() {
+			for _, r := range seen.refused {
+				if r.Late && r.Kind == "stuck" {
+					n++
+				}
+			}
+		})
+		return n == 2
+	})
 	eventuallyAt(t, q, "long", queue.Done)
 	if neighbour.Load() != 1 {
 		t.Errorf("the neighbour was started %d times: it lost its lease with them", neighbour.Load())

@@ -20,7 +20,6 @@ import (
 func TestL2FrozenLoop(t *testing.T) {
 	for _, loop := range []string{"fetch", "dispatch", "renew", "watch", "settle", "housekeeping"} {
 		t.Run(loop, func(t *testing.T) {
-			t.Parallel()
 			const after = 400 * time.Millisecond
 			q := newQueue(t)
 			w := newWorker(t, q, consumer.Config{UnhealthyAfter: after, Handler: consumer.HandlerFunc(func(context.Context, consumer.Delivery) ([]byte, error) { return nil, nil })})

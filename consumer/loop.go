@@ -113,9 +113,6 @@ func (l *loop) failed(err error, attrs ...any) time.Duration {
 	now := time.Now()
 	l.lastErr.Store(&loopError{text: err.Error(), at: now})
 	l.w.observe.ServerError(ServerError{Loop: l.name, Err: err})
-	if needsEnsure(err) {
-		l.w.ensureAll.Store(true)
-	}
 	if !l.lastLog.IsZero() && now.Sub(l.lastLog) < logEvery {
 		l.suppressed++
 	} else {

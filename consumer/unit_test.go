@@ -109,6 +109,17 @@ func TestShareByWeight(t *testing.T) {
 	}
 }
 
+// TestShareOfOneFetch: one fetch is divided too, so that long tasks of one
+// queue do not fill all slots.
+func TestShareOfOneFetch(t *testing.T) {
+	var s share
+	s.add(1)
+	s.add(3)
+	if a, b := s.part(0, 16, []int{0, 1}), s.part(1, 16, []int{0, 1}); a != 4 || b != 12 {
+		t.Errorf("of 16 entries the queues get %d and %d, want 4 and 12", a, b)
+	}
+}
+
 // TestShareIsNotSavedUp: a queue that was empty for long does not then shut
 // the others out.
 func TestShareIsNotSavedUp(t *testing.T) {

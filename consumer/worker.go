@@ -40,8 +40,7 @@ type Worker struct {
 	chores []chore
 	counts counts // of hand, for readers that must not wait
 
-	ensureAll atomic.Bool // streams and groups have to be looked after
-	state     atomic.Pointer[State]
+	state atomic.Pointer[State]
 
 	ran      atomic.Bool
 	aborted  chan struct{}

@@ -103,11 +103,11 @@ func headings(page string) []string {
 	return out
 }
 
-var identifier = regexp.MustCompile(`\b(queue|consumer|producer|dedupe)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
+var identifier = regexp.MustCompile(`\b(queue|consumer|producer|dedupe|metrics)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 
 func TestIdentifiersExist(t *testing.T) {
 	exported := map[string]map[string]bool{}
-	for _, pkg := range []string{"queue", "consumer", "producer", "dedupe"} {
+	for _, pkg := range []string{"queue", "consumer", "producer", "dedupe", "metrics"} {
 		exported[pkg] = exports(t, filepath.Join("..", pkg))
 	}
 	for name, page := range pages(t) {

@@ -187,3 +187,34 @@ func TestPythonCRC(t *testing.T) {
 		t.Errorf("python: %q, %v; want %08x\n%s", out, err, want, source.String())
 	}
 }
+
+// TestDeadLetterFields holds the order that the page gives.
+func TestDeadLetterFields(t *testing.T) {
+	prefix := redistest.Prefix(t)
+	rdb := redistest.Shared(t).Client()
+	q := newQueue(t, rdb, prefix, 1)
+	if err := rdb.Do(t.Context(), "XADD", q.StreamKey(0), "*", "payload", "p").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if b := begin(t, q); len(b.Buried) != 1 {
+		t.Fatalf("buried %v", b.Buried)
+	}
+	reply, err := rdb.Do(t.Context(), "XRANGE", prefix+":{mail.0}:dead", "-", "+").Slice()
+	if err != nil || len(reply) != 1 {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	fields := reply[0].([]any)[1].([]any)
+	_, section, _ := strings.Cut(read(t, "wire-format.md"), "\n## Reading the dead letters\n")
+	rows := regexp.MustCompile("(?m)^\\| `(dead_\\w+)` \\|").FindAllStringSubmatch(section, -1)
+	if len(rows) != 8 || len(fields) != 2*len(rows)+2 {
+		t.Fatalf("%d rows, %d strings: %v", len(rows), len(fields), fields)
+	}
+	for i, row := range rows {
+		if fields[2*i] != row[1] {
+			t.Errorf("field %d is %v, not %s", i, fields[2*i], row[1])
+		}
+	}
+	if fields[15] != "2" || fields[16] != "payload" || fields[17] != "p" {
+		t.Errorf("after the eight: %v", fields[15:])
+	}
+}

@@ -3,20 +3,20 @@ package metrics_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
 	"github.com/claimq/claimq/consumer"
+	"github.com/claimq/claimq/internal/redistest"
 	"github.com/claimq/claimq/metrics"
 	"github.com/claimq/claimq/queue"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 // offline returns queues on a server that nobody can reach.
 func offline(t *testing.T, names ...string) []*queue.Queue {
@@ -183,5 +183,35 @@ func TestStateIsReadAtMostOnceInAWhile(t *testing.T) {
 	want(0, false, 0)
 	if reads != 3 {
 		t.Errorf("the server was asked %d times", reads)
+	}
+}
+
+func TestStateOfARealQueue(t *testing.T) {
+	q, err := queue.New(queue.Config{Name: "mail", Client: redistest.Shared(t).Client(), Prefix: redistest.Prefix(t), Partitions: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(metrics.NewState(q))
+	tasks := []queue.Task{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k"}, {ID: "c", Kind: "k", Delay: time.Hour}}
+	for _, r := range q.Enqueue(t.Context(), q.NewToken(), tasks) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	got := values(t, reg)
+	for name, want := range map[string]float64{
+		"claimq_waiting_entries{queue=mail}":   2,
+		"claimq_pending_entries{queue=mail}":   0,
+		"claimq_scheduled_tasks{queue=mail}":   1,
+		"claimq_dead_entries{queue=mail}":      0,
+		"claimq_ended_grants{queue=mail}":      0,
+		"claimq_consumers{queue=mail}":         0,
+		"claimq_collector_success{queue=mail}": 1,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v, there %v; want %v", name, v, ok, want)
+		}
 	}
 }

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -94,16 +96,53 @@ func (q *Queue) Delete(ctx context.Context, ids []TaskID) []Moved {
 	})
 }
 
+var entryName = regexp.MustCompile(`^\d+-\d+$`)
+
+// home finds the partition of a task: that of its ID, or, for one that is named
+// by its entry since it came without an ID, the one it was added to. Two of
+// those may have the same name; then an error says where they are.
+func (q *Queue) home(ctx context.Context, id TaskID) (int, error) {
+	own := q.PartitionOf(id)
+	if len(q.parts) == 1 || !entryName.MatchString(string(id)) {
+		return own, nil
+	}
+	var found []int
+	for p := range q.parts {
+		_, err := q.inspect(ctx, id, p)
+		if err == nil {
+			found = append(found, p)
+		} else if !errors.Is(err, ErrNotFound) {
+			return own, err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return own, nil
+	case 1:
+		return found[0], nil
+	}
+	return own, badTask("ID", "%s names entries without an ID in partitions %v: nothing was changed", id, found)
+}
+
 // move runs a script over n IDs, and n more values where also is given, that
 // answers with the place of each.
 func (q *Queue) move(ctx context.Context, s *script, ids []TaskID, first []any, also func(TaskID) string, read func(m *Moved, was string)) []Moved {
 	out := make([]Moved, len(ids))
-	groups := byPartition(len(ids), func(i int) int { return q.PartitionOf(ids[i]) })
+	homes := make([]int, len(ids))
+	var good []int
+	for i, id := range ids {
+		out[i].ID = id
+		if homes[i], out[i].Err = q.home(ctx, id); out[i].Err == nil {
+			good = append(good, i)
+		}
+	}
+	groups := byPartition(len(good), func(n int) int { return homes[good[n]] })
 	calls := make([]*call, len(groups))
 	for c, g := range groups {
 		args := append(append([]any{}, first...), len(g.index))
-		for _, i := range g.index {
-			args = append(args, string(ids[i]))
+		for j, n := range g.index {
+			g.index[j] = good[n]
+			args = append(args, string(ids[good[n]]))
 		}
 		for _, i := range g.index {
 			if also != nil {
@@ -121,7 +160,7 @@ func (q *Queue) move(ctx context.Context, s *script, ids []TaskID, first []any, 
 			calls[c].err = shapeError(s.name, calls[c].reply)
 		}
 		for j, i := range g.index {
-			out[i] = Moved{ID: ids[i], Err: calls[c].err}
+			out[i].Err = calls[c].err
 			if calls[c].err == nil {
 				out[i].From = Place(was[j])
 				read(&out[i], was[j])

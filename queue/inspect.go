@@ -29,8 +29,16 @@ type TaskInfo struct {
 // Inspect tells what is known of one task. ErrNotFound: it was never seen, or
 // is forgotten; so is a task added with a plain XADD until it is first read.
 func (q *Queue) Inspect(ctx context.Context, id TaskID) (TaskInfo, error) {
+	p, err := q.home(ctx, id)
+	if err != nil {
+		return TaskInfo{ID: id}, err
+	}
+	return q.inspect(ctx, id, p)
+}
+
+func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo, error) {
 	info := TaskInfo{ID: id}
-	c := &call{script: scriptInspect, partition: q.PartitionOf(id), args: []any{string(id), digest(id)}}
+	c := &call{script: scriptInspect, partition: partition, args: []any{string(id), digest(id)}}
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 6 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Defaults of Config.
@@ -98,6 +99,8 @@ func readClientFor(c redis.UniversalClient) (redis.UniversalClient, bool) {
 	opt := *plain.Options()
 	opt.MaxRetries = -1 // a repeated read would hide the entries of the first
 	opt.MinIdleConns = 0
+	opt.PushNotificationProcessor = nil // one for each client
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	opt.ContextTimeoutEnabled = true // Read bounds each call by its block time
 	opt.ReadTimeout = MaxBlock + readSlack
 	return redis.NewClient(&opt), true

@@ -125,12 +125,15 @@ func (e Entry) decode() (Task, error) {
 	return t, nil
 }
 
-// count is the number of fields, without the enqueue time that a move puts at
-// the end (include/move.lua): a task that was read once is read again.
+// count is the number of fields, without the ID and the enqueue time that a
+// move puts at the end (include/move.lua): a task that was read once is read
+// again.
 func (e Entry) count() int {
 	n := len(e.Fields) / 2
-	if n > 0 && e.Fields[2*n-2] == fieldEnqueued {
-		n--
+	for _, added := range []string{fieldEnqueued, fieldID} {
+		if n > 0 && e.Fields[2*n-2] == added {
+			n--
+		}
 	}
 	return n
 }

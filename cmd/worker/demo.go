@@ -117,6 +117,9 @@ func runDemo(ctx context.Context, s std, f demoFlags, began time.Time) error {
 		return err
 	}
 	report.Print(s.out, demo.Lease)
+	if f.redis != "" {
+		fmt.Fprintf(s.out, "what is left on the server of this run begins with %s: and may be deleted\n\n", cfg.Redis.KeyPrefix)
+	}
 	return report.Err()
 }
 

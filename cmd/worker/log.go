@@ -20,7 +20,7 @@ import (
 func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	tty := isTerminal(w)
 	if c.Format == config.LogText || c.Format == config.LogAuto && tty {
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: c.Level, TimeFormat: time.TimeOnly, NoColor: !tty}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: c.Level, TimeFormat: time.TimeOnly, NoColor: !tty}))
 	}
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.Level}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -88,7 +89,7 @@ func newPusher(cfg config.Worker, ledger dedupe.Ledger) (*push.Pusher, error) {
 		SigningSecrets:   p.SigningSecrets.Reveal(),
 		RootCAs:          p.RootCAs,
 		Proxy:            http.ProxyFromEnvironment,
-		UserAgent:        "claimq/" + thisBuild().Version,
+		UserAgent:        "claimq/" + strings.Trim(thisBuild().Version, "()"),
 	})
 }
 

@@ -401,4 +401,3 @@ func TestSignature(t *testing.T) {
 		t.Errorf("keys %q and %q", a, b)
 	}
 }
-

@@ -47,7 +47,8 @@ end
 local seen = {}
 local function judge(i)
   local id, entry, rec = ARGV[ids + i], ARGV[entries + i], recs[i]
-  if seen[id] and seen[id] ~= entry then return 'copy', nil, 'pending' end
+  if seen[id] == entry then return 'busy' end -- the caller named it twice
+  if seen[id] then return 'copy', nil, 'pending' end
   if not rec then
     if done_mark(i) then return 'copy', nil, 'done' end
     -- Deleted by ID between delivery and this call: it must not come back.

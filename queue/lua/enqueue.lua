@@ -13,7 +13,7 @@
 -- Replies: MISMATCH <partitions> when the queue was made with another number,
 -- UNMADE when this partition was never made: nobody may read it; else n places:
 -- 'added <place>', 'duplicate <place>', 'full' or 'error <text>' (not added).
--- When nothing could be added, the error alone.
+-- When all are errors, the first of them alone.
 -- Keeps I1, I5, I7, I8. Its first write is one that a full server refuses, so
 -- that it is refused whole.
 -- @include clock record done move
@@ -56,7 +56,7 @@ local function add(id, fields, when)
     local ms = tonumber(when)
     if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
     if ms > now then
-      local entry = schedule(scheduled, due, id, aged(fields, int(now)), ms)
+      local entry = schedule(scheduled, due, id, portable(fields, id, int(now)), ms)
       return 'scheduled', failed(entry) and entry or 's' .. entry .. ' ' .. tag
     end
   end
@@ -64,7 +64,7 @@ local function add(id, fields, when)
   return 'waiting', failed(entry) and entry or 'w' .. entry .. ' ' .. tag
 end
 
-local replies, set, seen, at, refused = {}, {}, {}, sizes + n, nil
+local replies, set, seen, at, refused = {}, {}, {}, sizes + n, 0
 for i = 1, n do
   local id, rec, mark, size = ARGV[ids + i], recs[i], marks[i], tonumber(ARGV[sizes + i])
   if seen[id] then
@@ -81,8 +81,8 @@ for i = 1, n do
   else
     local place, new = add(id, {unpack(ARGV, at + 1, at + size)}, ARGV[dues + i])
     if failed(new) then
-      refused = new.err
-      replies[i] = 'error ' .. refused
+      refused = refused + 1
+      replies[i] = 'error ' .. new.err
     else
       set[#set + 1] = id
       set[#set + 1] = new
@@ -93,6 +93,6 @@ for i = 1, n do
   end
   at = at + size
 end
-if refused and #set == 0 then return redis.error_reply(refused) end
+if refused == n then return redis.error_reply(string.sub(replies[1], 7)) end
 if #set > 0 then redis.call('HSET', tasks, unpack(set)) end
 return replies

@@ -5,7 +5,7 @@
 -- ARGV[1] limit              tasks at most
 -- Replies: number moved, 1 if more are due, then members of the schedule that
 -- had no task and were set aside.
--- Keeps I1, I7: a task that is not scheduled any more is not moved.
+-- Keeps I1, I7: a task enters the stream once for each of its due members.
 -- @include clock record move
 
 local stream, tasks, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -17,23 +17,21 @@ redis.call('ZREM', due, '') -- a removal first: accepted by a full server
 
 local moved, set, gone, malformed = 0, {}, {}, {}
 
--- promote(entry, id): moves a task, unless its record says that it is not (or
--- no longer) this scheduled entry.
+-- promote(entry, id): moves a task. Where its record is lost or names another
+-- entry it is moved without one: it may be a copy, of a task that is live or
+-- done, and begin.lua judges it like an entry that was added by hand.
 local function promote(entry, id)
   local rec, mark = redis.call('HGET', tasks, id), nil
   if rec then
     local place, at, was = parse(rec)
-    if place ~= 's' or at ~= entry then return true end
-    mark = was
+    if place == 's' and at == entry then mark = was end
   end
   local fields = take(scheduled, entry)
   if not fields then
-    if rec then redis.call('HDEL', tasks, id) end
-    return false
+    if mark then redis.call('HDEL', tasks, id) end
+    return rec and not mark
   end
   local new = redis.call('XADD', stream, '*', unpack(fields))
-  -- Without a record it may be a copy of a task that is done: begin.lua judges
-  -- it like an entry that was added by hand.
   if mark then
     set[#set + 1] = id
     set[#set + 1] = 'w' .. new .. ' ' .. mark

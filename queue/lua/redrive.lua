@@ -25,7 +25,9 @@ for i = 1, n do
     elseif letter and letter[17] == 'packed_fields' and mark == '!' then
       replies[i] = 'packed'
     elseif letter then
-      local new = redis.call('XADD', stream, '*', unpack(letter, 17))
+      local fields = {unpack(letter, 17)}
+      if mark ~= '!' then fields = portable(fields, id, letter[14]) end
+      local new = redis.call('XADD', stream, '*', unpack(fields))
       redis.call('HDEL', KEYS[4], id)
       if mark == '!' then
         redis.call('HDEL', tasks, id)

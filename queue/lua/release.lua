@@ -34,7 +34,7 @@ local function unhandled(id, entry, fields)
     moved = bury(dead, id, entry, fields, 'no_handler', err, f, x, now)
   else
     place = 's'
-    moved = schedule(scheduled, due, id, aged(fields, entry), now + math.min(30000, 1000 * 2 ^ math.min(u, 5)))
+    moved = schedule(scheduled, due, id, portable(fields, id, entry), now + math.min(30000, 1000 * 2 ^ math.min(u, 5)))
   end
   if not failed(moved) then redis.call('HSET', KEYS[9], id, count_value(f, x, u + 1, at, err)) end
   return moved, place
@@ -48,9 +48,9 @@ local function release(i, id, entry, rec, tail)
   if delay == 'u' then
     moved, place = unhandled(id, entry, fields)
   elseif delay == '0' then
-    moved = redis.pcall('XADD', stream, '*', unpack(aged(fields, entry)))
+    moved = redis.pcall('XADD', stream, '*', unpack(portable(fields, id, entry)))
   else
-    moved, place = schedule(scheduled, due, id, aged(fields, entry), now + tonumber(delay)), 's'
+    moved, place = schedule(scheduled, due, id, portable(fields, id, entry), now + tonumber(delay)), 's'
   end
   if failed(moved) then return except(i, 'error', moved.err) end
   local how = place == 'd' and ',D' or ',L'

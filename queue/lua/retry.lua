@@ -34,7 +34,7 @@ local function retry(i, id, entry, rec, tail)
     place, how = 'd', ',D'
     moved = bury(dead, id, entry, fields, 'failures', ARGV[errs + i], f, x, now)
   else
-    moved = schedule(scheduled, due, id, aged(fields, entry), now + tonumber(ARGV[delays + i]))
+    moved = schedule(scheduled, due, id, portable(fields, id, entry), now + tonumber(ARGV[delays + i]))
   end
   if failed(moved) then return except(i, 'error', moved.err) end
   redis.call('HSET', KEYS[9], id, count_value(f, x, 0, 0, ARGV[errs + i]))

@@ -58,6 +58,8 @@ local groups = redis.call('XINFO', 'GROUPS', stream)
 for i = 1, #groups do
   local g = named(groups[i])
   if g.name == group then last = g['last-delivered-id'] end
+  -- The in-process server says "0" before anything was read.
+  if not string.find(last, '-', 1, true) then last = last .. '-0' end
 end
 
 -- passed(entry): whether the group has read past the entry.
@@ -97,7 +99,7 @@ local function examine(id, rec)
     elseif passed(entry) and #redis.call('XPENDING', stream, group, entry, entry, 1) == 0 then
       -- Its consumer was removed by hand, and the row with it: nobody would
       -- ever be given this entry again.
-      local new = redis.call('XADD', stream, '*', unpack(aged(fields, entry)))
+      local new = redis.call('XADD', stream, '*', unpack(portable(fields, id, entry)))
       redis.call('HSET', tasks, id, 'w' .. new .. ' ' .. mark)
       redis.call('XDEL', stream, entry)
     end

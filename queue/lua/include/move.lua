@@ -5,14 +5,23 @@ local function take(stream, entry)
   return e[1] and e[1][2]
 end
 
--- aged(fields, entry): the fields with the time of the first enqueue in them,
--- which would be lost with the entry ID that it is read from.
-local function aged(fields, entry)
+-- portable(fields, id, entry): the fields with the task ID and the time of the
+-- first enqueue in them. Where they were not given they are read from the entry
+-- ID, and would change with it.
+local function portable(fields, id, entry)
+  local named, aged = false, false
   for i = 1, #fields, 2 do
-    if fields[i] == 'enqueued_ms' then return fields end
+    if fields[i] == 'id' then named = true end
+    if fields[i] == 'enqueued_ms' then aged = true end
   end
-  fields[#fields + 1] = 'enqueued_ms'
-  fields[#fields + 1] = string.match(entry, '^%d+')
+  if not named then
+    fields[#fields + 1] = 'id'
+    fields[#fields + 1] = id
+  end
+  if not aged then
+    fields[#fields + 1] = 'enqueued_ms'
+    fields[#fields + 1] = string.match(entry, '^%d+')
+  end
   return fields
 end
 

@@ -185,20 +185,23 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stopped is how long a process may go on after SIGSTOP was sent to it: the
+// stoppedAfter is how long a process may go on after SIGSTOP was sent to it: the
 // signal is taken when each of its threads is next interrupted.
 const stoppedAfter = 50 * time.Millisecond
 
 func (p *process) freeze(ctx context.Context) error {
+	if sigStop == nil {
+		return errors.New("a process cannot be frozen on this system")
+	}
 	p.set("frozen")
-	if err := p.signal(syscall.SIGSTOP); err != nil {
+	if err := p.signal(sigStop); err != nil {
 		return err
 	}
 	return pause(ctx, stoppedAfter)
 }
 
 func (p *process) thaw() error {
-	if err := p.signal(syscall.SIGCONT); err != nil {
+	if err := p.signal(sigCont); err != nil {
 		return err
 	}
 	p.set("running")
@@ -246,7 +249,7 @@ func (l *logTail) String() string {
 	if len(l.lines) == 0 {
 		return ""
 	}
-	return "; its log ends:\n  " + string(bytes.Join(l.lines, []byte("\n  ")))
+	return "\nits log ends:\n  " + string(bytes.Join(l.lines, []byte("\n  ")))
 }
 
 func orClean(err error) error {
