@@ -135,6 +135,17 @@ func (r *running) wait() error {
 	}
 }
 
+// receive takes one value from c, in time.
+func receive[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("not in time: %s", what)
+	}
+	return v
+}
+
 // eventually waits until ok holds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

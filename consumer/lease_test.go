@@ -228,7 +228,7 @@ func TestA5ContextEndsBeforeTheLease(t *testing.T) {
 				proxy.BlackholeRequests()
 			}
 			at := time.Now()
-			v := <-ended
+			v := receive(t, "the context ended", ended)
 			if !errors.Is(v.cause, queue.ErrLeaseLost) {
 				t.Errorf("context ended with %v, want ErrLeaseLost", v.cause)
 			}
@@ -277,7 +277,7 @@ func TestDeletedTaskIsRevoked(t *testing.T) {
 	if m := q.Delete(t.Context(), []queue.TaskID{"T1"}); m[0].Err != nil {
 		t.Fatal(m[0].Err)
 	}
-	if err := <-cause; !errors.Is(err, queue.ErrLeaseLost) {
+	if err := receive(t, "the context ended", cause); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("context ended with %v", err)
 	}
 	eventually(t, "the outcome was dropped", func() bool { _, n := seen.counts(); return n == 1 })
