@@ -44,10 +44,9 @@ type item struct {
 	lost      bool // the lease may not be relied on any more
 	confirmed bool // the server said so
 
-	verb     verb
-	settle   queue.Settlement
-	inFlight bool
-	end      Ended
+	verb   verb
+	settle queue.Settlement
+	end    Ended
 }
 
 func (it *item) id() taskKey { return taskKey{it.src, it.lease.TaskID} }

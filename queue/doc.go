@@ -14,12 +14,11 @@
 //
 // An accepted task that is not done is in exactly one place (invariant I1):
 //
-//	Enqueue ─▶ waiting ─ Read, Begin ─▶ pending ─ Complete ─▶ done
-//	              ▲                       │ Renew keeps it
-//	              ├────────── Release ────┤
-//	   Promote ─ scheduled ◀── Retry ─────┤
-//	              ▲                       │
-//	           Redrive ─ dead ◀ DeadLetter┘
+//	Enqueue ───▶ waiting ── Read, Begin ──▶ pending ── Complete ──▶ done
+//	             ▲  ▲  ▲                     │  Renew keeps it
+//	             │  │  └────── Release ──────┤
+//	             │  └ Promote ─ scheduled ◀── Retry
+//	             └─── Redrive ─ dead ◀─── DeadLetter
 //
 // A pending task is held (leased, handler not started) or started. A worker
 // that dies while holding a task costs it nothing; one that dies after [Queue.Start]

@@ -87,12 +87,18 @@ func TestTaskIDs(t *testing.T) {
 // TestEnqueueBatches covers many partitions, more than MaxBatch tasks in one of
 // them, and more bytes than one call carries.
 func TestEnqueueBatches(t *testing.T) {
-	r := newRig(t, func(c *queue.Config) { c.Partitions, c.MaxPayload = 8, 3<<20 })
+	c := redistest.Shared(t).Client()
+	sizes := &largestCommand{}
+	c.AddHook(sizes)
+	r := rigOn(t, c, func(c *queue.Config) { c.Partitions, c.MaxPayload = 8, 3<<20 })
 	tasks := tasksNamed(numbered("t", 8*queue.MaxBatch+500)...)
 	for i := range 5 {
 		tasks = append(tasks, queue.Task{ID: queue.TaskID(fmt.Sprint("big", i)), Kind: "k", Payload: make([]byte, 3<<20)})
 	}
 	r.add(tasks...)
+	if limit := 5 << 20; sizes.bytes > limit || sizes.bytes < 3<<20 {
+		t.Errorf("the largest command has %d bytes, at most %d may be", sizes.bytes, limit)
+	}
 	for i, got := range r.q.Enqueue(bg, r.q.NewToken(), tasks) {
 		if got.ID != tasks[i].ID || !got.Duplicate || got.Place != queue.Waiting {
 			t.Fatalf("%d: %+v", i, got)
@@ -390,5 +396,25 @@ func TestEnqueueMakesTheQueue(t *testing.T) {
 		if !errors.Is(got.Err, queue.ErrIndefinite) && !errors.Is(got.Err, queue.ErrUnavailable) {
 			t.Errorf("on a cancelled context: %+v", got)
 		}
+	}
+}
+
+// largestCommand is a hook that notes how large commands in pipelines are.
+type largestCommand struct{ bytes int }
+
+func (l *largestCommand) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (l *largestCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l *largestCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			n := 0
+			for _, arg := range cmd.Args() {
+				if s, ok := arg.(string); ok {
+					n += len(s)
+				}
+			}
+			l.bytes = max(l.bytes, n)
+		}
+		return next(ctx, cmds)
 	}
 }

@@ -304,12 +304,15 @@ func TestG7Limits(t *testing.T) {
 	if got := r.inspect("big"); len(got.Result) != queue.MaxResultBytes || len(got.Steps) != queue.MaxSteps {
 		t.Errorf("a result of %d bytes, %d steps", len(got.Result), len(got.Steps))
 	}
+	if n := r.c.HLen(bg, r.key(0, "steps")).Val(); n != 0 {
+		t.Errorf("steps of %d unfinished tasks", n)
+	}
 }
 
 // TestLargestBatches fills every list that a script unpacks: MaxBatch tasks with
 // all headers, exceptions for all of them, and one more than a call carries.
 func TestLargestBatches(t *testing.T) {
-	r := newRig(t, func(c *queue.Config) { c.MaxFailures = 5 })
+	r := newRig(t, func(c *queue.Config) { c.MaxFailures, c.MaxPayload = 5, 1<<10 }) // small payloads: reads are bounded by bytes
 	headers := map[string]string{}
 	for i := range queue.MaxHeaders {
 		headers[fmt.Sprint("header", i)] = "v"

@@ -24,6 +24,7 @@ import (
 //	fence       string  the last fence granted
 //	consumers   zset    consumer name by last heartbeat
 //	conf        hash    number of partitions, longest lease, turns and cursors
+//	probe       any     scratch key of Probe, removed by it
 type partitionKeys struct {
 	base string
 }

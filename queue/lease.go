@@ -102,7 +102,7 @@ type Settled struct {
 // Batch is what came of a set of entries.
 type Batch struct {
 	Deliveries []Delivery
-	// Exhausted were granted too, held, but have been interrupted more than
+	// Exhausted were granted too, held, but have been interrupted
 	// Config.MaxInterruptions times: the caller must dead-letter them
 	// (reason DeadInterruptions) instead of running them.
 	Exhausted []Delivery

@@ -185,6 +185,10 @@ func (c Config) validate() error {
 		}
 	}
 	bad(c.Client != nil, "Client", "give a go-redis client")
+	switch c.Client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		bad(false, "Client", "use a client of one server (redis.NewClient or NewFailoverClient): a read spans partitions, which a cluster keeps apart")
+	}
 	bad(validName(c.Name, 64), "Name", "use 1 to 64 letters, digits, '.', '_' or '-', got %q", c.Name)
 	bad(validName(c.Prefix, 64), "Prefix", "use 1 to 64 letters, digits, '.', '_' or '-', got %q", c.Prefix)
 	bad(c.Partitions >= 1 && c.Partitions <= MaxPartitions, "Partitions", "use 1 to %d, got %d", MaxPartitions, c.Partitions)

@@ -304,6 +304,18 @@ func TestB2ConsumerNames(t *testing.T) {
 	for _, d := range started[:5] {
 		done[d.Task.ID] = true
 	}
+	// The index of leases knows those that were begun, without their rows.
+	b := r.begin(r.reclaim(0, "other", 100).Entries, 100)
+	if len(b.Deliveries) != 9 {
+		t.Errorf("%d of 9 reclaimed", len(b.Deliveries))
+	}
+	for _, d := range b.Deliveries {
+		if want := map[bool]int{true: 1}[slices.ContainsFunc(started, func(s queue.Delivery) bool { return s.Task.ID == d.Task.ID })]; d.Lease.Interruptions != want {
+			t.Errorf("%s: %d interruptions, want %d", d.Task.ID, d.Lease.Interruptions, want)
+		}
+		done[d.Task.ID] = true
+	}
+	r.must(queue.Completed, r.q.Complete(bg, settlements(b.Deliveries)))
 	r.drain("other", done)
 	if len(done) != 30 {
 		t.Errorf("%d of 30 tasks ran", len(done))

@@ -19,7 +19,13 @@ const (
 	// maxRead is the largest number of entries one Read or Reclaim gives: as
 	// many as the grants of one Begin can be told apart.
 	maxRead = 32 * MaxBatch
+	// readBytes is about how much one Read or Reclaim gives at most, if
+	// producers keep to MaxPayload: with large payloads fewer entries.
+	readBytes = 64 << 20
 )
+
+// readable is how many entries of the queue one call may give.
+func (q *Queue) readable() int { return max(1, min(maxRead, readBytes/q.cfg.MaxPayload)) }
 
 // ReadRequest asks for new entries.
 type ReadRequest struct {
@@ -44,7 +50,9 @@ func Read(ctx context.Context, r ReadRequest) ([]Entry, error) {
 	if r.Max <= 0 || len(r.Queues) == 0 {
 		return nil, nil
 	}
-	r.Max = min(r.Max, maxRead)
+	for _, q := range r.Queues {
+		r.Max = min(r.Max, q.readable())
+	}
 	if r.Block < 0 || r.Block > MaxBlock || r.Block > 0 && r.Block < time.Millisecond {
 		return nil, badConfig("Block", "use 0, or 1ms to %v, got %v", MaxBlock, r.Block)
 	}

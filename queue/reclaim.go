@@ -92,7 +92,7 @@ func (q *Queue) Reclaim(ctx context.Context, r ReclaimRequest) (Reclaimed, error
 		return out, nil
 	}
 	c := &call{script: scriptReclaim, partition: r.Partition, args: []any{
-		Group, r.Consumer, min(r.Max, MaxBatch), q.Grace().Milliseconds(), q.walkInterval().Milliseconds(),
+		Group, r.Consumer, min(r.Max, MaxBatch, q.readable()), q.Grace().Milliseconds(), q.walkInterval().Milliseconds(),
 	}}
 	q.run(ctx, c)
 	reply := asList(c.reply)

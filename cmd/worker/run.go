@@ -119,6 +119,9 @@ func serve(s std, cfg config.Worker, log *slog.Logger, fallback consumer.Handler
 			return code
 		}
 	}
+	if code := makeQueues(s, qs.list, log); code != exitOK {
+		return code
+	}
 	if cfg.Ops.Addr != "" {
 		listener, err := listenOps(string(cfg.Ops.Addr), log, ops.Config{
 			Live: liveness(w.Status), Ready: readiness(w.Status), Gatherer: reg, Pprof: cfg.Ops.Pprof, Logger: log,
@@ -176,6 +179,24 @@ func lookAtServer(q *queue.Queue, log *slog.Logger) int {
 	}
 	if report.Fatal() {
 		return exitFailed
+	}
+	return exitOK
+}
+
+// makeQueues makes what the queues need on the server, and refuses settings
+// that contradict what is there. A server that is away is waited for, by the
+// worker itself.
+func makeQueues(s std, list []*queue.Queue, log *slog.Logger) int {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	for _, q := range list {
+		switch err := q.Ensure(ctx); {
+		case errors.Is(err, queue.ErrMismatch):
+			fmt.Fprintf(s.err, "worker run: %v\n", err)
+			return exitUsage
+		case err != nil:
+			log.Warn("the queue is not made yet; going on", "queue", q.Name(), "error", err)
+		}
 	}
 	return exitOK
 }

@@ -109,7 +109,7 @@ func (w Worker) RetryHorizon() time.Duration {
 	}
 	total, wait := time.Duration(0), w.Run.RetryBase
 	for range w.Queue.MaxFailures - 1 {
-		total += attempt + w.Run.Grace + wait
+		total += attempt + w.Run.Grace + wait + wait/4 // a quarter is the most that jitter adds
 		wait = min(2*wait, w.Run.RetryMax)
 	}
 	return total + attempt

@@ -49,18 +49,18 @@ local function lost(rec, id)
   return not take(stream, entry)
 end
 
--- add(id, fields, when): adds a task. Answers its place and its record, or an
--- error table.
-local function add(id, fields, when)
+-- add(id, first, last, when): adds the task whose fields are ARGV[first] to
+-- ARGV[last]. Answers its place and its record, or an error table.
+local function add(id, first, last, when)
   if when ~= '' then
     local ms = tonumber(when)
     if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
     if ms > now then
-      local entry = schedule(scheduled, due, id, portable(fields, id, int(now)), ms)
+      local entry = schedule(scheduled, due, id, portable({unpack(ARGV, first, last)}, id, int(now)), ms)
       return 'scheduled', failed(entry) and entry or 's' .. entry .. ' ' .. tag
     end
   end
-  local entry = redis.pcall('XADD', stream, '*', unpack(fields))
+  local entry = redis.pcall('XADD', stream, '*', unpack(ARGV, first, last))
   return 'waiting', failed(entry) and entry or 'w' .. entry .. ' ' .. tag
 end
 
@@ -79,7 +79,7 @@ for i = 1, n do
   elseif room == 0 then
     replies[i] = 'full'
   else
-    local place, new = add(id, {unpack(ARGV, at + 1, at + size)}, ARGV[dues + i])
+    local place, new = add(id, at + 1, at + size, ARGV[dues + i])
     if failed(new) then
       refused = refused + 1
       replies[i] = 'error ' .. new.err

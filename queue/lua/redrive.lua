@@ -26,6 +26,7 @@ for i = 1, n do
       replies[i] = 'packed'
     elseif letter then
       local fields = {unpack(letter, 17)}
+      if mark ~= '!' then fields = portable(fields, id, letter[14]) end
       local new = redis.call('XADD', stream, '*', unpack(fields))
       redis.call('HDEL', KEYS[4], id)
       if mark == '!' then
