@@ -1,7 +1,7 @@
 # `make` prints what there is. CI runs `make test`, so what passes here passes there.
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test lint fmt demo build
+.PHONY: help deps test lint fleet fmt demo build
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,19 +17,23 @@ STATICCHECK := go tool -modfile=tools/go.mod staticcheck
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-deps: ## install redis-server, which the tests need, where apt-get may be used
-	@if command -v "$(REDIS_SERVER)" >/dev/null; then exit 0; fi; \
-	if [ "$(REDIS_SERVER)" != redis-server ]; then echo "missing: $(REDIS_SERVER), which REDIS_SERVER names" >&2; exit 1; fi; \
+# What the tests need besides Go, and the Debian packages it comes in.
+deps: ## install redis-server, redis-cli and python3, which the tests need, where apt-get may be used
+	@missing=""; \
+	command -v "$(REDIS_SERVER)" >/dev/null || missing="$$missing redis-server"; \
+	command -v redis-cli >/dev/null || missing="$$missing redis-tools"; \
+	command -v python3 >/dev/null || missing="$$missing python3"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
 	as_root=""; \
 	if [ "$$(id -u)" != 0 ]; then as_root="sudo -n"; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "missing: redis-server, 7.0.5 or later; install it, or set REDIS_SERVER to its path (there is no apt-get here to do it with)" >&2; exit 1; \
+		echo "missing:$$missing (Debian's names); install them, Redis 7.0.5 or later, or set REDIS_SERVER to a server's path" >&2; exit 1; \
 	fi; \
 	if [ -n "$$as_root" ] && ! $$as_root true 2>/dev/null; then \
-		echo "missing: redis-server; run 'sudo apt-get install redis-server', or set REDIS_SERVER to its path (installing it needs root, and sudo asks for a password)" >&2; exit 1; \
+		echo "missing:$$missing; run 'sudo apt-get install$$missing' (installing needs root, and sudo asks for a password)" >&2; exit 1; \
 	fi; \
-	echo "installing redis-server"; \
-	$$as_root apt-get update -q && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q redis-server; \
+	echo "installing$$missing"; \
+	$$as_root apt-get update -q && $$as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $$missing; \
 	command -v "$(REDIS_SERVER)" >/dev/null || { echo "missing: $(REDIS_SERVER), even after installing redis-server" >&2; exit 1; }
 
 test: deps lint ## all that must hold: format, vet, lint, the rules of the house, all tests with the race detector
@@ -41,6 +45,9 @@ lint: ## look for what gofmt, go vet and staticcheck object to
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" >&2; echo "$$unformatted" >&2; exit 1; fi
 	go vet ./...
 	$(STATICCHECK) ./...
+
+fleet: deps ## 20,000 tasks through three workers, one killed every two seconds (about two minutes)
+	go test -count=1 -v -timeout 20m -run TestFleetOfKills ./internal/e2e -fleet.tasks 20000
 
 fmt: ## format all Go files
 	gofmt -w */ $$(find . -maxdepth 1 -name '*.go')

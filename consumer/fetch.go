@@ -256,7 +256,9 @@ func (f *fetcher) reclaim(i, partition int) error {
 		f.l.beat()
 		began := time.Now()
 		ctx, cancel := w.call()
-		r, err := s.Reclaim(ctx, queue.ReclaimRequest{Partition: partition, Consumer: *w.consumer.Load(), Max: n})
+		r, err := s.Reclaim(ctx, queue.ReclaimRequest{
+			Partition: partition, Consumer: *w.consumer.Load(), Max: n, Own: w.tokensInHand(s, partition),
+		})
 		cancel()
 		w.observe.Swept(Swept{Queue: s.name, Count: len(r.Entries), Delays: r.Delays, Duration: time.Since(began), Err: err})
 		w.reportLost(s, r.Missing)
@@ -276,6 +278,20 @@ func (f *fetcher) reclaim(i, partition int) error {
 		}
 	}
 	return nil
+}
+
+// tokensInHand names the ended grants of which this worker still has tasks in
+// hand, lapsed or stuck: it must not take those over itself.
+func (w *Worker) tokensInHand(s *source, partition int) []queue.Token {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var tokens []queue.Token
+	for _, g := range w.hand.grants {
+		if g.src == s && g.g.Partition == partition && !g.renewable() && len(tokens) < queue.MaxBatch {
+			tokens = append(tokens, g.g.Token)
+		}
+	}
+	return tokens
 }
 
 // notInHand leaves out entries that this worker has in hand, stuck handlers

@@ -188,6 +188,15 @@ func placeOf(t *testing.T, q *queue.Queue, id queue.TaskID) queue.Place {
 	return info.Place
 }
 
+func stats(t *testing.T, q *queue.Queue) queue.Stats {
+	t.Helper()
+	s, err := q.Stats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func inspect(t *testing.T, q *queue.Queue, id queue.TaskID) queue.TaskInfo {
 	t.Helper()
 	info, err := q.Inspect(context.Background(), id)
@@ -284,6 +293,7 @@ type recorder struct {
 	missing  []queue.Copy
 	errors   []consumer.ServerError
 	swept    int
+	passes   int // in search of ended leases, once this worker lost one or is stuck
 	stuck    int
 	renewals consumer.Renewed
 	dups     int
@@ -305,7 +315,15 @@ func (r *recorder) Lost(e consumer.Lost) {
 func (r *recorder) ServerError(e consumer.ServerError) {
 	r.with(func() { r.errors = append(r.errors, e) })
 }
-func (r *recorder) Swept(e consumer.Swept)     { r.with(func() { r.swept += e.Count }) }
+func (r *recorder) Swept(e consumer.Swept) {
+	r.with(func() {
+		r.swept += e.Count
+		if len(r.lost) > 0 || r.stuck > 0 {
+			r.passes++
+		}
+	})
+}
+
 func (r *recorder) Stuck(n int)                { r.with(func() { r.stuck = n }) }
 func (r *recorder) Duplicates(_ string, n int) { r.with(func() { r.dups += n }) }
 func (r *recorder) Promoted(_ string, n int)   { r.with(func() { r.promoted += n }) }

@@ -14,7 +14,12 @@ type Ledger interface {
 	// is. Only the holder may intend; others get queue.ErrLeaseLost.
 	//
 	// Invariant I6: no recorded step calls out before its intent is on record.
-	Intend(ctx context.Context, l queue.Lease, step string, key Key) (queue.Step, error)
+	// call, from NewCall, names the intent: asked again with the same one, it
+	// gets the answer of the first.
+	Intend(ctx context.Context, l queue.Lease, step string, key Key, call queue.Token) (queue.Step, error)
+
+	// NewCall makes a name for one intent.
+	NewCall() queue.Token
 
 	// Record notes the outcome. queue.StepDone with a result is kept from
 	// anybody while none is recorded; the same result again is no error, a
@@ -32,8 +37,10 @@ func NewRedisLedger(q *queue.Queue) Ledger { return redisLedger{q} }
 
 type redisLedger struct{ q *queue.Queue }
 
-func (r redisLedger) Intend(ctx context.Context, l queue.Lease, step string, key Key) (queue.Step, error) {
-	return r.q.StepIntent(ctx, l, step, key.String())
+func (r redisLedger) NewCall() queue.Token { return r.q.NewToken() }
+
+func (r redisLedger) Intend(ctx context.Context, l queue.Lease, step string, key Key, call queue.Token) (queue.Step, error) {
+	return r.q.StepIntent(ctx, l, step, key.String(), call)
 }
 
 func (r redisLedger) Record(ctx context.Context, l queue.Lease, step string, state queue.StepState, result []byte) (queue.Step, error) {

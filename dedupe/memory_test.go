@@ -17,6 +17,10 @@ type memoryLedger struct {
 	holder queue.Fence
 	steps  map[string]queue.Step
 
+	calls  int         // names made
+	last   queue.Token // of the last intent
+	before queue.Step  // what it was answered
+
 	intendFaults, recordFaults []fault
 	asked                      []string
 }
@@ -40,7 +44,14 @@ func next(faults *[]fault) fault {
 	return f
 }
 
-func (m *memoryLedger) Intend(_ context.Context, l queue.Lease, step string, key dedupe.Key) (queue.Step, error) {
+func (m *memoryLedger) NewCall() queue.Token {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	return queue.Token(fmt.Sprint(m.calls))
+}
+
+func (m *memoryLedger) Intend(_ context.Context, l queue.Lease, step string, key dedupe.Key, call queue.Token) (queue.Step, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, "intend")
@@ -52,6 +63,10 @@ func (m *memoryLedger) Intend(_ context.Context, l queue.Lease, step string, key
 		return queue.Step{}, fmt.Errorf("%w: fence %d", queue.ErrLeaseLost, l.Fence)
 	}
 	before := m.steps[step]
+	if m.last == call { // asked again
+		return m.before, f.err
+	}
+	m.last, m.before = call, before
 	if before.State != queue.StepDone {
 		after := before
 		after.Name, after.State, after.Key, after.Fence = step, queue.StepSent, key.String(), l.Fence

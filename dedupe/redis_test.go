@@ -116,9 +116,9 @@ func (c crashLedger) crash(point string) {
 	}
 }
 
-func (c crashLedger) Intend(ctx context.Context, l queue.Lease, step string, key dedupe.Key) (queue.Step, error) {
+func (c crashLedger) Intend(ctx context.Context, l queue.Lease, step string, key dedupe.Key, call queue.Token) (queue.Step, error) {
 	c.crash("before intent")
-	s, err := c.Ledger.Intend(ctx, l, step, key)
+	s, err := c.Ledger.Intend(ctx, l, step, key, call)
 	c.crash("after intent")
 	return s, err
 }

@@ -120,8 +120,9 @@ type step struct {
 }
 
 func (s step) intend(ctx context.Context) (before queue.Step, err error) {
+	call := s.ledger.NewCall()
 	err = s.ask(ctx, "intent", func() error {
-		before, err = s.ledger.Intend(ctx, s.lease, s.name, s.key)
+		before, err = s.ledger.Intend(ctx, s.lease, s.name, s.key, call)
 		return err
 	})
 	return before, err

@@ -36,7 +36,7 @@ func TestE4PartOfABatchFails(t *testing.T) {
 			r.must(queue.Completed, r.q.Complete(bg, settlements(r.take("w", 30))))
 			r.add(tasksNamed(numbered("t", 50)...)...)
 			ds := r.take("w", 50)
-			if _, err := r.q.StepIntent(bg, ds[0].Lease, "s", "key"); err != nil {
+			if _, err := r.q.StepIntent(bg, ds[0].Lease, "s", "key", r.q.NewToken()); err != nil {
 				t.Fatal(err)
 			}
 			keys := []string{r.key(broken, c.breaks)}

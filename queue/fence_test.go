@@ -141,7 +141,7 @@ func TestI3LongFences(t *testing.T) {
 			if err != nil || len(b.Deliveries) != 1 || uint64(b.Deliveries[0].Lease.Fence) != n {
 				t.Errorf("begin again: %+v %v", b, err)
 			}
-			if _, err := r.q.StepIntent(bg, split[0], "s", "k"); err != nil {
+			if _, err := r.q.StepIntent(bg, split[0], "s", "k", r.q.NewToken()); err != nil {
 				t.Error(err)
 			}
 			if steps, err := r.q.Steps(bg, "a"); err != nil || len(steps) != 1 || uint64(steps[0].Fence) != n {

@@ -277,18 +277,18 @@ func TestG7Limits(t *testing.T) {
 	}
 	for i := range queue.MaxSteps {
 		name := fmt.Sprint("step", i)
-		if _, err := r.q.StepIntent(bg, ds[0].Lease, name, "key"); err != nil {
+		if _, err := r.q.StepIntent(bg, ds[0].Lease, name, "key", r.q.NewToken()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.q.StepResult(bg, ds[0].Lease, name, queue.StepDone, make([]byte, queue.MaxResultBytes)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.q.StepIntent(bg, ds[0].Lease, "one-more", "key"); !errors.Is(err, queue.ErrInvalidTask) {
+	if _, err := r.q.StepIntent(bg, ds[0].Lease, "one-more", "key", r.q.NewToken()); !errors.Is(err, queue.ErrInvalidTask) {
 		t.Errorf("%v", err)
 	}
 	for _, name := range []string{"", "a b", strings.Repeat("s", queue.MaxStepBytes+1)} {
-		if _, err := r.q.StepIntent(bg, ds[0].Lease, name, "key"); !errors.Is(err, queue.ErrInvalidTask) {
+		if _, err := r.q.StepIntent(bg, ds[0].Lease, name, "key", r.q.NewToken()); !errors.Is(err, queue.ErrInvalidTask) {
 			t.Errorf("step %q: %v", name, err)
 		}
 	}

@@ -395,7 +395,7 @@ func TestFullServerDrains(t *testing.T) {
 	if _, errs := q.Split(bg, q.NewToken(), []queue.Lease{ds[12].Lease}); errs[0] != nil {
 		t.Errorf("split: %v", errs[0])
 	}
-	if _, err := q.StepIntent(bg, ds[0].Lease, "s", "key"); err != nil {
+	if _, err := q.StepIntent(bg, ds[0].Lease, "s", "key", q.NewToken()); err != nil {
 		t.Errorf("step intent: %v", err)
 	}
 	if _, err := q.StepResult(bg, ds[0].Lease, "s", queue.StepDone, []byte("r")); err != nil {

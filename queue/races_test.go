@@ -41,7 +41,7 @@ func TestA6RenewRevivesNothing(t *testing.T) {
 		if errs := r.q.Start(bg, []queue.Lease{a}); !errors.Is(errs[0], queue.ErrLeaseLost) {
 			t.Errorf("%s: start: %v", what, errs[0])
 		}
-		if _, err := r.q.StepIntent(bg, a, "s", "k"); !errors.Is(err, queue.ErrLeaseLost) {
+		if _, err := r.q.StepIntent(bg, a, "s", "k", r.q.NewToken()); !errors.Is(err, queue.ErrLeaseLost) {
 			t.Errorf("%s: step: %v", what, err)
 		}
 	}
@@ -647,7 +647,7 @@ func TestD5ScriptsFlushed(t *testing.T) {
 	flush()
 	ds := r.take("w", 40)
 	flush()
-	if _, err := r.q.StepIntent(bg, ds[0].Lease, "s", "k"); err != nil {
+	if _, err := r.q.StepIntent(bg, ds[0].Lease, "s", "k", r.q.NewToken()); err != nil {
 		t.Error(err)
 	}
 	flush()

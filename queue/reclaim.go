@@ -70,6 +70,10 @@ type ReclaimRequest struct {
 	Partition int
 	Consumer  string
 	Max       int // entries at most
+	// Own are the tokens of grants of which the caller has tasks in hand.
+	// Those are left out: while it runs them, or waits to settle them, taking
+	// them over would run them twice.
+	Own []Token
 }
 
 // Reclaimed is what Reclaim found.
@@ -81,8 +85,8 @@ type Reclaimed struct {
 }
 
 // Reclaim takes pending entries whose lease has ended or that never had one
-// (their consumer died between reading and beginning). The caller must leave
-// out those whose tasks it is running itself.
+// (their consumer died between reading and beginning). It leaves out
+// what the caller has in hand, see Own.
 //
 // A lost reply costs nothing: until Begin takes a lease on them the same
 // entries are found again.
@@ -91,9 +95,11 @@ func (q *Queue) Reclaim(ctx context.Context, r ReclaimRequest) (Reclaimed, error
 	if r.Max <= 0 {
 		return out, nil
 	}
-	c := &call{script: scriptReclaim, partition: r.Partition, args: []any{
-		Group, r.Consumer, min(r.Max, MaxBatch, q.readable()), q.Grace().Milliseconds(), q.walkInterval().Milliseconds(),
-	}}
+	args := []any{Group, r.Consumer, min(r.Max, MaxBatch, q.readable()), q.Grace().Milliseconds(), q.walkInterval().Milliseconds()}
+	for _, token := range r.Own {
+		args = append(args, string(token))
+	}
+	c := &call{script: scriptReclaim, partition: r.Partition, args: args}
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 4 {

@@ -34,10 +34,11 @@ type Step struct {
 // step, and answers with the step as it was before. When that is StepDone
 // nothing was written: the result is on record. When it is StepSent the outcome
 // of an earlier call is not known. ErrLeaseLost: the caller is not the holder,
-// or its lease has ended; it must not call.
+// or its lease has ended; it must not call. once, from NewToken, names the
+// intent: asked again with the same one, it gets the answer of the first.
 //
 // Invariant I6: the intent is on record before the step is called.
-func (q *Queue) StepIntent(ctx context.Context, l Lease, name, key string) (Step, error) {
+func (q *Queue) StepIntent(ctx context.Context, l Lease, name, key string, once Token) (Step, error) {
 	if !validName(name, MaxStepBytes) {
 		return Step{}, badTask("Step", "name it with 1 to %d letters, digits, '.', '_' or '-', got %q", MaxStepBytes, name)
 	}
@@ -45,7 +46,7 @@ func (q *Queue) StepIntent(ctx context.Context, l Lease, name, key string) (Step
 		return Step{}, badTask("Key", "use 1 to 128 bytes of printable ASCII without spaces")
 	}
 	c := &call{script: scriptStepIntent, partition: l.Grant.Partition, args: []any{
-		string(l.TaskID), l.tail(), name, key, string(q.NewToken()), MaxSteps,
+		string(l.TaskID), l.tail(), name, key, string(once), MaxSteps,
 	}}
 	s, verdict, err := q.step(ctx, c)
 	switch {

@@ -104,9 +104,13 @@ func (w *traceWorld) advance(plain []string, _ map[string]string) []string {
 	return nil
 }
 
-// intent WORKER id step
-func (w *traceWorld) intent(plain []string, _ map[string]string) []string {
-	s, err := w.q.StepIntent(bg, w.held(plain[0], plain[1:2])[0], plain[2], "key-"+plain[2])
+// intent WORKER id step [call=TOKEN]
+func (w *traceWorld) intent(plain []string, named map[string]string) []string {
+	call := w.q.NewToken()
+	if named["call"] != "" {
+		call = token(named["call"])
+	}
+	s, err := w.q.StepIntent(bg, w.held(plain[0], plain[1:2])[0], plain[2], "key-"+plain[2], call)
 	return stepLine(s, err)
 }
 

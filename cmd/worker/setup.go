@@ -150,12 +150,15 @@ func (ls ledgers) of(name string) (dedupe.Ledger, error) {
 	return nil, fmt.Errorf("no ledger for queue %q", name)
 }
 
-func (ls ledgers) Intend(ctx context.Context, l queue.Lease, step string, key dedupe.Key) (queue.Step, error) {
+// NewCall makes a random name; which queue's makes no difference.
+func (ls ledgers) NewCall() queue.Token { return ls[0].NewToken() }
+
+func (ls ledgers) Intend(ctx context.Context, l queue.Lease, step string, key dedupe.Key, call queue.Token) (queue.Step, error) {
 	ledger, err := ls.of(l.Queue)
 	if err != nil {
 		return queue.Step{}, err
 	}
-	return ledger.Intend(ctx, l, step, key)
+	return ledger.Intend(ctx, l, step, key, call)
 }
 
 func (ls ledgers) Record(ctx context.Context, l queue.Lease, step string, state queue.StepState, result []byte) (queue.Step, error) {

@@ -34,7 +34,9 @@ type ledger struct {
 	recordErr error
 }
 
-func (l *ledger) Intend(_ context.Context, lease queue.Lease, name string, key dedupe.Key) (queue.Step, error) {
+func (l *ledger) NewCall() queue.Token { return "call" }
+
+func (l *ledger) Intend(_ context.Context, lease queue.Lease, name string, key dedupe.Key, _ queue.Token) (queue.Step, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.intendErr != nil {

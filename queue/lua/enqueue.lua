@@ -3,7 +3,7 @@
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] scheduled stream
 -- KEYS[4] due zset           KEYS[5] dead stream        KEYS[6] leases zset
 -- KEYS[7] conf hash          KEYS[8] fence string       KEYS[9] done1 hash
--- KEYS[10] done2 hash        KEYS[11] done3 hash
+-- KEYS[10] done2 hash        KEYS[11] done3 hash        KEYS[12] counts hash
 -- ARGV[1] tag                of the call, so that its own re-send is recognised
 -- ARGV[2] window_ms          retention window
 -- ARGV[3] backlog            unfinished tasks allowed in this partition, 0 unbounded
@@ -84,6 +84,7 @@ for i = 1, n do
       refused = refused + 1
       replies[i] = 'error ' .. new.err
     else
+      if rec then redis.call('HDEL', KEYS[12], id) end -- of the task that was lost
       set[#set + 1] = id
       set[#set + 1] = new
       seen[id] = place

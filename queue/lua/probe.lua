@@ -18,6 +18,7 @@ try('UNLINK', key)
 local entry = try('XADD', key, '*', 'a', 'b')
 if type(entry) ~= 'string' then entry = '0-1' end
 try('XGROUP', 'CREATE', key, 'g', '0')
+try('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', 1, 'STREAMS', key, '>')
 try('XLEN', key)
 try('XRANGE', key, '-', '+', 'COUNT', 1)
 try('XCLAIM', key, 'g', 'c', 0, entry, 'FORCE')

@@ -1,7 +1,7 @@
 -- Promote: moves due tasks to the stream.
 --
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] scheduled stream
--- KEYS[4] due zset
+-- KEYS[4] due zset           KEYS[5] counts hash
 -- ARGV[1] limit              tasks at most
 -- Replies: number moved, 1 if more are due, then members of the schedule that
 -- had no task and were set aside.
@@ -28,7 +28,10 @@ local function promote(entry, id)
   end
   local fields = take(scheduled, entry)
   if not fields then
-    if mark then redis.call('HDEL', tasks, id) end
+    if mark then
+      redis.call('HDEL', tasks, id)
+      redis.call('HDEL', KEYS[5], id)
+    end
     return rec and not mark
   end
   local new = redis.call('XADD', stream, '*', unpack(fields))

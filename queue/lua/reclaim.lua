@@ -9,6 +9,8 @@
 -- ARGV[4] grace_ms           after which an entry without a lease is anybody's,
 --                            and a silent consumer counts as gone
 -- ARGV[5] walk_ms            how often the walk over all consumers goes on
+-- then                       tokens of the caller's own grants: what it has in
+--                            hand is left to it and to others
 -- Replies: more (1 or 0), entries as XCLAIM gives them, flat list of entry and
 -- delay_ms since its lease ended (0: not known), flat list of missing ID and entry.
 -- Keeps I1, I2. Only entries that are gone from the stream are acked.
@@ -25,6 +27,9 @@ local horizon = now + tonumber(redis.call('HGET', keys.conf, 'lease_ms') or 3600
 local far = redis.call('ZRANGEBYSCORE', keys.leases, '(' .. int(horizon), '+inf', 'LIMIT', 0, 1000)
 for i = 1, #far do redis.call('ZADD', keys.leases, int(horizon), far[i]) end
 
+local own = {}
+for i = 6, #ARGV do own[ARGV[i]] = true end
+
 local wanted, ids, delay, have, more = {}, {}, {}, {}, 0
 local missing = {}
 local function want(entry, id, ms)
@@ -38,6 +43,7 @@ end
 
 -- ended(token, score): the tasks of an ended grant that are still its own.
 local function ended(token, score)
+  if own[token] then return end
   local names = {}
   for id in string.gmatch(redis.call('HGET', KEYS[4], token) or '', '%S+ (%S+)\n') do names[#names + 1] = id end
   local left = 0
@@ -58,11 +64,15 @@ local function ended(token, score)
   end
 end
 
-local over = redis.call('ZRANGEBYSCORE', keys.leases, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, GRANTS)
+local over = redis.call('ZRANGEBYSCORE', keys.leases, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, GRANTS + #ARGV - 5)
 for i = 1, #over, 2 do ended(over[i], tonumber(over[i + 1])) end
-if #over == 2 * GRANTS then more = 1 end
+if #over == 2 * (GRANTS + #ARGV - 5) then more = 1 end
 
-local function orphan(entry, id) return want(entry, id, 0) end
+local function orphan(entry, id, rec)
+  local token = rec and select(5, parse(rec))
+  if token and own[token] then return true end
+  return want(entry, id, 0)
+end
 local gone = redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', int(now - grace), 'LIMIT', 0, 8)
 for i = 1, #gone do
   if gone[i] ~= me then walk(keys, group, gone[i], ROWS, grace, now, orphan) end

@@ -81,7 +81,10 @@ end
 local function examine(id, rec)
   local place, entry, mark, _, token = parse(rec)
   if place == 'd' then
-    if not take(dead, entry) then redis.call('HDEL', tasks, id) end -- trimmed on purpose by an operator
+    if not take(dead, entry) then -- trimmed on purpose by an operator
+      redis.call('HDEL', tasks, id)
+      redis.call('HDEL', KEYS[7], id)
+    end
   elseif place == 's' then
     if not take(scheduled, entry) then
       redis.call('ZREM', KEYS[4], due_member(entry, id))
