@@ -8,8 +8,8 @@ SHELL := bash
 
 # For each package; the whole run takes a few minutes on two cores.
 TEST_TIMEOUT ?= 12m
-REDIS_SERVER ?= redis-server
-export REDIS_SERVER
+CLAIMQ_REDIS_SERVER ?= redis-server
+export CLAIMQ_REDIS_SERVER
 
 # Linters have a module of their own, so no user's build ever sees them.
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
@@ -20,21 +20,21 @@ help: ## print this
 # What the tests need besides Go, and the Debian packages it comes in.
 deps: ## install redis-server, redis-cli and python3, which the tests need, where apt-get may be used
 	@missing=""; \
-	command -v "$(REDIS_SERVER)" >/dev/null || missing="$$missing redis-server"; \
+	command -v "$(CLAIMQ_REDIS_SERVER)" >/dev/null || missing="$$missing redis-server"; \
 	command -v redis-cli >/dev/null || missing="$$missing redis-tools"; \
 	command -v python3 >/dev/null || missing="$$missing python3"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	as_root=""; \
 	if [ "$$(id -u)" != 0 ]; then as_root="sudo -n"; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "missing:$$missing (Debian's names); install them, Redis 7.0.5 or later, or set REDIS_SERVER to a server's path" >&2; exit 1; \
+		echo "missing:$$missing (Debian's names); install them, Redis 7.0.5 or later, or set CLAIMQ_REDIS_SERVER to a server's path" >&2; exit 1; \
 	fi; \
 	if [ -n "$$as_root" ] && ! $$as_root true 2>/dev/null; then \
 		echo "missing:$$missing; run 'sudo apt-get install$$missing' (installing needs root, and sudo asks for a password)" >&2; exit 1; \
 	fi; \
 	echo "installing$$missing"; \
 	$$as_root apt-get update -q && $$as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $$missing; \
-	command -v "$(REDIS_SERVER)" >/dev/null || { echo "missing: $(REDIS_SERVER), even after installing redis-server" >&2; exit 1; }
+	command -v "$(CLAIMQ_REDIS_SERVER)" >/dev/null || { echo "missing: $(CLAIMQ_REDIS_SERVER), even after installing redis-server" >&2; exit 1; }
 
 test: deps lint ## all that must hold: format, vet, lint, the rules of the house, all tests with the race detector
 	go test -count=1 ./internal/archtest

@@ -205,7 +205,7 @@ func addSpec(out map[string]bool, s ast.Spec) {
 var variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
 
 // testVariables are read by the tests alone, so the example file has them not.
-var testVariables = []string{"REDIS_SERVER"}
+var testVariables = []string{"CLAIMQ_REDIS_SERVER"}
 
 func TestVariablesExist(t *testing.T) {
 	example := read(t, "../config.example.env")

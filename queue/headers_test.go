@@ -92,7 +92,6 @@ var (
 	keyDecl   = regexp.MustCompile(`KEYS\[(\d+)\] (\w+) (\w+)`)
 	keyUse    = regexp.MustCompile(`KEYS\[(\d+)\]`)
 	keyOffset = regexp.MustCompile(`KEYS\[(\d+) \+ \w+\]`)
-	argDecl   = regexp.MustCompile(`(?m)^(?:.*[^\w])?ARGV\[(\d+)\] (\w+)|ARGV\[(\d+)\] (\w+)`)
 	argUse    = regexp.MustCompile(`ARGV\[(\d+)\]`)
 	keyDoc    = regexp.MustCompile(`(?m)^//\t(\w+?)(1\.\.3)?\s+(stream|hash|zset|string)\s`)
 	command   = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, ('[^']*'|"[^"]*"))?`)

@@ -223,18 +223,6 @@ func (r *rig) onlyAt(id string, want string) {
 	}
 }
 
-// wait polls until ok or a generous limit.
-func wait(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatalf("not within 30s: %s", what)
-		}
-	}
-}
-
 // xadd is a plain XADD of name, value, name, value …
 func xadd(stream string, fields ...string) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: stream, Values: fields}

@@ -73,14 +73,14 @@ func newProcess(args []string) (*process, error) {
 }
 
 func findBinary() (string, error) {
-	name := os.Getenv("REDIS_SERVER")
+	name := os.Getenv("CLAIMQ_REDIS_SERVER")
 	if name == "" {
 		name = "redis-server"
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("redis-server is needed and was not found (%w): "+
-			"run 'make deps', or 'apt-get install redis-server', or set REDIS_SERVER to its path", err)
+			"run 'make deps', or 'apt-get install redis-server', or set CLAIMQ_REDIS_SERVER to its path", err)
 	}
 	return path, nil
 }

@@ -118,7 +118,7 @@ func TestSharedRefusesToBeKilled(t *testing.T) {
 }
 
 func TestMissingServerIsFatalAndNamesTheRemedy(t *testing.T) {
-	t.Setenv("REDIS_SERVER", t.TempDir()+"/redis-server")
+	t.Setenv("CLAIMQ_REDIS_SERVER", t.TempDir()+"/redis-server")
 	for _, ci := range []string{"", "true"} {
 		t.Setenv("CI", ci)
 		msg := fatalOf(t, func(tb testing.TB) { Start(tb) })
