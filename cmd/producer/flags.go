@@ -45,11 +45,13 @@ type options struct {
 
 func (o *options) single() bool { return o.file == "" }
 
-func parseFlags(args []string, stdout, stderr io.Writer) (*options, error) {
+// parseFlags reads the flags. piped says that something was put into standard
+// input on purpose; it is read when the flags say nothing else.
+func parseFlags(args []string, piped bool, stdout io.Writer) (*options, error) {
 	o := &options{}
 	fs := flag.NewFlagSet("producer", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are returned
-	fs.StringVar(&o.file, "file", "", "JSON Lines file of tasks, or - for standard input")
+	fs.StringVar(&o.file, "file", "", "JSON Lines file of tasks, or - for standard input, which is also read when it is\npiped and nothing else is given")
 	fs.StringVar(&o.queue, "queue", "", "queue to add to; default: the first of QUEUES")
 	fs.BoolVar(&o.json, "json", false, "print the summary as JSON")
 	fs.StringVar(&o.id, "id", "", "ID of the task; default: a new one")
@@ -76,8 +78,11 @@ func parseFlags(args []string, stdout, stderr io.Writer) (*options, error) {
 		return nil, errors.New("-file stands alone: -id, -kind, -payload, -delay and -due describe one task")
 	case o.file != "":
 		return o, nil
+	case !one && piped:
+		o.file = "-"
+		return o, nil
 	case o.kind == "":
-		return nil, errors.New("give -file F, or -kind and what else describes one task; see producer -help")
+		return nil, errors.New("give -file F, or pipe JSON Lines in, or give -kind and what else describes one task; see producer -help")
 	}
 	o.task, err = o.describe()
 	return o, err

@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	opt, err := parseFlags(args, stdout, stderr)
+	opt, err := parseFlags(args, piped(stdin), stdout)
 	if errors.Is(err, errHelp) {
 		return exitDone
 	}
@@ -92,6 +92,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return max(r.exitCode(), exitFailed)
 	}
 	return r.exitCode()
+}
+
+// piped reports whether r is a pipe or a file that the shell put there.
+func piped(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular())
 }
 
 // quiet drops what the client would print: every error it has is returned too.
