@@ -71,6 +71,14 @@
 // failure; and after Config.AbortGrace more gives up and returns
 // *AbandonedError.
 //
+// # Connections
+//
+// Reads block on a connection of their own, one for all partitions of a queue
+// and in most rounds for all queues; a queue that is read by itself adds one.
+// Everything else goes through the pool of queue.Config.Client: at most one
+// connection for each of the five loops that call the server, and one for each
+// handler while it records a step.
+//
 // # Bounds
 //
 // Fetched and not ended: Concurrency + Prefetch tasks. Outcomes not taken by
