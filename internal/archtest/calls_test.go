@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	_ "golang.org/x/sync/errgroup" // a sample below imports it
 )
 
 const redisPackage = "github.com/redis/go-redis/v9"
