@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 )
 
@@ -56,7 +57,7 @@ func readDead(e Entry) DeadTask {
 		Failures: int(asInt(f[5])), Interruptions: int(asInt(f[7])), DiedAt: asTime(f[9]),
 		TaskID: TaskID(f[11]), Entry: EntryID(f[13]), Fields: f[deadFields:],
 	}
-	if t, err := (Entry{Queue: e.Queue, ID: d.Entry, Fields: d.Fields}).decode(); err == nil {
+	if t, err := (Entry{Queue: e.Queue, Partition: e.Partition, ID: d.Entry, Fields: d.Fields}).decode(); err == nil {
 		d.Task = &t
 	}
 	return d
@@ -96,32 +97,25 @@ func (q *Queue) Delete(ctx context.Context, ids []TaskID) []Moved {
 	})
 }
 
-var entryName = regexp.MustCompile(`^\d+-\d+$`)
+var entryName = regexp.MustCompile(`^\d+-\d+\.(\d+)$`)
 
 // home finds the partition of a task: that of its ID, or, for one that is named
-// by its entry since it came without an ID, the one it was added to. Two of
-// those may have the same name; then an error says where they are.
+// by its entry since it came without an ID, the one it was added to.
 func (q *Queue) home(ctx context.Context, id TaskID) (int, error) {
 	own := q.PartitionOf(id)
-	if len(q.parts) == 1 || !entryName.MatchString(string(id)) {
+	m := entryName.FindStringSubmatch(string(id))
+	if m == nil {
 		return own, nil
 	}
-	var found []int
-	for p := range q.parts {
-		_, err := q.inspect(ctx, id, p)
-		if err == nil {
-			found = append(found, p)
-		} else if !errors.Is(err, ErrNotFound) {
-			return own, err
-		}
-	}
-	switch len(found) {
-	case 0:
+	p, err := strconv.Atoi(m[1])
+	if err != nil || p >= len(q.parts) || p == own {
 		return own, nil
-	case 1:
-		return found[0], nil
 	}
-	return own, badTask("ID", "%s names entries without an ID in partitions %v: nothing was changed", id, found)
+	// A producer may have chosen an ID that looks like one.
+	if _, err := q.inspect(ctx, id, own); !errors.Is(err, ErrNotFound) {
+		return own, err
+	}
+	return p, nil
 }
 
 // move runs a script over n IDs, and n more values where also is given, that

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -455,7 +456,7 @@ func TestEntryNamesInManyPartitions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			names = append(names, queue.TaskID(id))
+			names = append(names, queue.TaskID(fmt.Sprintf("%s.%d", id, p)))
 		}
 	}
 	b := r.begin(r.readAll("w"), 100)
@@ -476,21 +477,40 @@ func TestEntryNamesInManyPartitions(t *testing.T) {
 	if n := r.total("dead"); n != 0 {
 		t.Errorf("%d dead letters are left", n)
 	}
-	// The same name in two partitions: nothing is changed, and an error says so.
+	// The same entry ID in two partitions: two tasks, two names, and with them
+	// two keys for what they do.
 	for _, p := range []int{2, 5} {
-		if err := r.c.Do(bg, "XADD", r.q.StreamKey(p), "99999999999999-0", "no", "task").Err(); err != nil {
+		if err := r.c.Do(bg, "XADD", r.q.StreamKey(p), "99999999999999-0", "kind", "k", "payload", fmt.Sprint(p)).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.begin(r.readAll("w"), 100)
-	before := r.total("dead")
-	for _, m := range r.q.Delete(bg, []queue.TaskID{"99999999999999-0"}) {
-		if !errors.Is(m.Err, queue.ErrInvalidTask) || !strings.Contains(m.Err.Error(), "[2 5]") {
-			t.Errorf("%+v", m)
+	got := map[queue.TaskID]string{}
+	for _, d := range r.begin(r.readAll("w"), 100).Deliveries { // those redriven above too
+		if strings.HasPrefix(string(d.Task.ID), "99999999999999-") {
+			got[d.Task.ID] = string(d.Task.Payload)
 		}
 	}
-	if n := r.total("dead"); n != before {
-		t.Errorf("%d dead letters of %d are left", n, before)
+	if want := map[queue.TaskID]string{"99999999999999-0.2": "2", "99999999999999-0.5": "5"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	// One that was read and never begun keeps its name when it is recovered.
+	if err := r.c.Do(bg, "XADD", r.q.StreamKey(3), "99999999999999-0", "kind", "k", "payload", "3").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.readAll("gone")
+	r.advance(time.Minute)
+	recovered := false
+	for p := range 8 {
+		re, err := r.q.Reclaim(bg, queue.ReclaimRequest{Partition: p, Consumer: "w", Max: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range r.begin(re.Entries, 100).Deliveries {
+			recovered = recovered || d.Task.ID == "99999999999999-0.3"
+		}
+	}
+	if !recovered {
+		t.Error("the entry that was never begun did not come back under its name")
 	}
 }
 

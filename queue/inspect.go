@@ -62,11 +62,11 @@ func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo
 	info.readRecord(rec, reply[1])
 	info.readCounts(asString(reply[2]))
 	fields := asStrings(reply[5])
-	e := Entry{Queue: q, ID: info.EntryID, Fields: fields}
+	e := Entry{Queue: q, Partition: partition, ID: info.EntryID, Fields: fields}
 	if info.Place == Dead && len(fields) >= deadFields {
-		dead := readDead(Entry{Queue: q, ID: info.EntryID, Fields: fields})
+		dead := readDead(Entry{Queue: q, Partition: partition, ID: info.EntryID, Fields: fields})
 		info.Reason = dead.Reason
-		e = Entry{Queue: q, ID: dead.Entry, Fields: dead.Fields}
+		e = Entry{Queue: q, Partition: partition, ID: dead.Entry, Fields: dead.Fields}
 	}
 	if t, err := e.decode(); err == nil {
 		info.Task = &t

@@ -303,6 +303,9 @@ func (q *Queue) quarantine(ctx context.Context, entries []Entry, bad []int, reas
 			args = append(args, string(entries[bad[i]].ID))
 		}
 		for _, i := range g.index {
+			args = append(args, string(entries[bad[i]].name()))
+		}
+		for _, i := range g.index {
 			args = append(args, reasons[bad[i]])
 		}
 		c := &call{script: scriptQuarantine, partition: g.partition, args: args}
@@ -316,7 +319,7 @@ func (q *Queue) quarantine(ctx context.Context, entries []Entry, bad []int, reas
 		}
 		for j, i := range g.index {
 			if e := entries[bad[i]]; !missed[j] {
-				b.Buried = append(b.Buried, Copy{TaskID(e.ID), e.ID, reasons[bad[i]]})
+				b.Buried = append(b.Buried, Copy{e.name(), e.ID, reasons[bad[i]]})
 			}
 		}
 	}

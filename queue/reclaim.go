@@ -95,7 +95,7 @@ func (q *Queue) Reclaim(ctx context.Context, r ReclaimRequest) (Reclaimed, error
 	if r.Max <= 0 {
 		return out, nil
 	}
-	args := []any{Group, r.Consumer, min(r.Max, MaxBatch, q.readable()), q.Grace().Milliseconds(), q.walkInterval().Milliseconds()}
+	args := []any{Group, r.Consumer, min(r.Max, MaxBatch, q.readable()), q.Grace().Milliseconds(), q.walkInterval().Milliseconds(), q.nameSuffix(r.Partition)}
 	for _, token := range r.Own {
 		args = append(args, string(token))
 	}

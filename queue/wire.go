@@ -96,11 +96,24 @@ func printable(s string, limit int) bool {
 	return true
 }
 
+// name is the task ID of an entry that came without one: its entry ID, and its
+// partition where there are several, since their streams number their entries
+// each for itself. It must tell such tasks apart: keys of recorded steps follow
+// from it.
+func (e Entry) name() TaskID { return TaskID(string(e.ID) + e.Queue.nameSuffix(e.Partition)) }
+
+func (q *Queue) nameSuffix(partition int) string {
+	if q == nil || len(q.parts) == 1 {
+		return ""
+	}
+	return "." + strconv.Itoa(partition)
+}
+
 // decode reads an entry. Unknown fields are ignored and order does not matter;
-// an entry without an ID is given its entry ID. The error says, without
+// an entry without an ID is given its name. The error says, without
 // quoting what the entry holds, why it is no task.
 func (e Entry) decode() (Task, error) {
-	t := Task{ID: TaskID(e.ID), EnqueuedAt: e.ID.time()}
+	t := Task{ID: e.name(), EnqueuedAt: e.ID.time()}
 	if n := e.count(); n > maxFields {
 		return t, fmt.Errorf("it has %d fields, at most %d are read", n, maxFields)
 	}

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] dead stream
 -- ARGV[1] group
--- ARGV[2] n                  entries; then n entry IDs, n reasons
+-- ARGV[2] n                  entries; then n entry IDs, n names, n reasons
 -- Replies: indexes of entries that were not moved: neither pending nor moved before.
 -- Keeps I1, I7. An entry is acked after its copy was made.
 -- @include clock record move
@@ -21,21 +21,21 @@ end
 
 local missed = {}
 for i = 1, n do
-  local entry = ARGV[2 + i]
+  local entry, name = ARGV[2 + i], ARGV[2 + n + i]
   local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
   if #pending == 0 then
-    local rec = redis.call('HGET', tasks, entry)
+    local rec = redis.call('HGET', tasks, name)
     if not (rec and string.sub(rec, 1, 1) == 'd') then missed[#missed + 1] = i end
   else
     local fields = take(stream, entry)
     if fields then
-      local moved = bury(dead, entry, entry, packed(fields), 'undecodable', ARGV[2 + n + i], 0, 0, now)
+      local moved = bury(dead, name, entry, packed(fields), 'undecodable', ARGV[2 + 2 * n + i], 0, 0, now)
       if failed(moved) then return moved end
       -- A task that is named like this entry keeps its record; the dead
       -- letter then has none.
-      local rec = redis.call('HGET', tasks, entry)
+      local rec = redis.call('HGET', tasks, name)
       if not rec or enqueue_tag(select(3, parse(rec))) == '!' then
-        redis.call('HSET', tasks, entry, 'd' .. moved .. ' !')
+        redis.call('HSET', tasks, name, 'd' .. moved .. ' !')
       end
     end
     redis.call('XACK', stream, group, entry)

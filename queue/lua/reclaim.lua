@@ -9,6 +9,7 @@
 -- ARGV[4] grace_ms           after which an entry without a lease is anybody's,
 --                            and a silent consumer counts as gone
 -- ARGV[5] walk_ms            how often the walk over all consumers goes on
+-- ARGV[6] suffix             of the names of entries without an ID
 -- then                       tokens of the caller's own grants: what it has in
 --                            hand is left to it and to others
 -- Replies: more (1 or 0), entries as XCLAIM gives them, flat list of entry and
@@ -16,7 +17,7 @@
 -- Keeps I1, I2. Only entries that are gone from the stream are acked.
 -- @include clock record move walk
 
-local keys = {stream = KEYS[1], tasks = KEYS[2], leases = KEYS[3], conf = KEYS[8]}
+local keys = {stream = KEYS[1], tasks = KEYS[2], leases = KEYS[3], conf = KEYS[8], suffix = ARGV[6]}
 local group, me, max, grace = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local GRANTS, ROWS = 32, 256 -- looked at in one call, at most
 local now = clock()
@@ -28,7 +29,7 @@ local far = redis.call('ZRANGEBYSCORE', keys.leases, '(' .. int(horizon), '+inf'
 for i = 1, #far do redis.call('ZADD', keys.leases, int(horizon), far[i]) end
 
 local own = {}
-for i = 6, #ARGV do own[ARGV[i]] = true end
+for i = 7, #ARGV do own[ARGV[i]] = true end
 
 local wanted, ids, delay, have, more = {}, {}, {}, {}, 0
 local missing = {}
@@ -64,9 +65,9 @@ local function ended(token, score)
   end
 end
 
-local over = redis.call('ZRANGEBYSCORE', keys.leases, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, GRANTS + #ARGV - 5)
+local over = redis.call('ZRANGEBYSCORE', keys.leases, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, GRANTS + #ARGV - 6)
 for i = 1, #over, 2 do ended(over[i], tonumber(over[i + 1])) end
-if #over == 2 * (GRANTS + #ARGV - 5) then more = 1 end
+if #over == 2 * (GRANTS + #ARGV - 6) then more = 1 end
 
 local function orphan(entry, id, rec)
   local token = rec and select(5, parse(rec))

@@ -16,7 +16,7 @@ local function walk(keys, group, consumer, rows, idle_ms, now, found)
     local entry, idle = page[i][1], tonumber(page[i][3])
     if idle >= idle_ms then
       local fields = take(keys.stream, entry)
-      local id = entry
+      local id = entry .. keys.suffix
       for f = 1, fields and #fields or 0, 2 do
         if fields[f] == 'id' then id = fields[f + 1] break end
       end
