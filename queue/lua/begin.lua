@@ -31,7 +31,7 @@ local troubled = redis.call('EXISTS', KEYS[8]) == 1 and redis.call('HMGET', KEYS
 local marks
 local function done_mark(i)
   if not marks then
-    local live = done_slices({KEYS[10], KEYS[11], KEYS[12]}, done_time(us, KEYS[9]), tonumber(ARGV[4]))
+    local live = done_slices({KEYS[10], KEYS[11], KEYS[12]}, done_time(us, KEYS[9], tonumber(ARGV[4])), tonumber(ARGV[4]))
     marks = done_marks(live, digests + 1, digests + n)
   end
   return marks[i]

@@ -17,7 +17,7 @@ local group, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local ids, entries, digests, tails, results = 3, 3 + n, 3 + 2 * n, 3 + 3 * n, 3 + 4 * n
 local slices = {KEYS[9], KEYS[10], KEYS[11]}
 local _, us = clock()
-local ms = done_time(us, KEYS[8])
+local ms = done_time(us, KEYS[8], window)
 
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
 local mine, acked, marks, kept = {}, {}, {}, {}

@@ -41,7 +41,7 @@ for i = 1, n do
   if held_by(rec, tail) then
     kill(i, id, entry, rec, tail)
   else
-    refuse(i, rec, tail, done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[8]), tonumber(ARGV[2])), ARGV[digests + i])
+    refuse(i, rec, tail, done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[8], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i])
   end
 end
 end_grants(KEYS[4], KEYS[5], KEYS[6], 4 + 6 * n)

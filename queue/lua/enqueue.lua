@@ -28,7 +28,7 @@ if parts ~= ARGV[4] then return redis.error_reply('MISMATCH ' .. parts) end
 
 local now, us = clock()
 local slices = {KEYS[9], KEYS[10], KEYS[11]}
-local live = done_slices(slices, done_time(us, KEYS[8]), window)
+local live = done_slices(slices, done_time(us, KEYS[8], window), window)
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
 local marks = done_marks(live, digests + 1, digests + n)
 local room = -1

@@ -16,7 +16,7 @@ local rec = redis.call('HGET', KEYS[2], id)
 if not rec then
   local _, us = clock()
   local live = {}
-  for _, slice in ipairs(done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[15]), tonumber(ARGV[3]))) do live[slice] = true end
+  for _, slice in ipairs(done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[15], tonumber(ARGV[3])), tonumber(ARGV[3]))) do live[slice] = true end
   for s = 9, 11 do
     if live[KEYS[s]] and redis.call('HEXISTS', KEYS[s], digest) == 1 then
       return {'done', '', '', redis.call('HGET', KEYS[s + 3], digest .. '/') or '', redis.call('HGET', KEYS[s + 3], digest) or '', {}}

@@ -65,7 +65,7 @@ for i = 1, n do
   if held_by(rec, tail) then
     release(i, id, entry, rec, tail)
   else
-    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10]), tonumber(ARGV[2])), ARGV[digests + i])
+    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i])
   end
 end
 end_grants(KEYS[6], KEYS[7], KEYS[8], 5 + 5 * n)

@@ -20,7 +20,7 @@ local RECORDS = 100 -- looked at in one call, about
 local now, us = clock()
 redis.call('ZREM', KEYS[8], '') -- a removal first: accepted by a full server
 
-local oldest = window_start(done_time(us, KEYS[10]), window) - window
+local oldest = window_start(done_time(us, KEYS[10], window), window) - window
 for i = 1, 3 do
   local began = redis.call('HGET', KEYS[10 + i], '')
   if began and tonumber(began) < oldest then redis.call('UNLINK', KEYS[10 + i], KEYS[13 + i]) end

@@ -3,10 +3,11 @@
 -- the moment its window began (ms). A slice counts while it began no earlier
 -- than one window before the present one, so a mark is found for one to two
 -- windows. Time here is the larger of the server's clock and the last fence,
--- which a clock stepped back does not bend.
-local function done_time(us, fencekey)
+-- which a clock stepped back does not bend; but no more than a window ahead, or
+-- a clock that was once far in the future would stop the windows for good.
+local function done_time(us, fencekey, window)
   local f = tonumber(redis.call('GET', fencekey) or 0)
-  if f > us then us = f end
+  if f > us then us = math.min(f, us + window * 1000) end
   return math.floor(us / 1000)
 end
 
