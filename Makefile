@@ -1,7 +1,7 @@
 # `make` prints what there is. CI runs `make test`, so what passes here passes there.
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test lint fleet fmt demo build
+.PHONY: help deps test lint fleet chaos soak fmt demo build
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -48,6 +48,21 @@ lint: ## look for what gofmt, go vet and staticcheck object to
 
 fleet: deps ## 20,000 tasks through three workers, one killed every two seconds (about two minutes)
 	go test -count=1 -v -timeout 20m -run TestFleetOfKills ./internal/e2e -fleet.tasks 20000
+
+DURATION ?= 2m
+CHAOS_SEED ?= 1
+# Not `go test`, whose own words would be the last ones.
+chaos: deps ## break a fleet and its server in every way for DURATION=2m; the last line sums up
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	go test -c -o "$$dir/chaos.test" ./internal/chaos; cd internal/chaos; \
+	"$$dir/chaos.test" -test.v -test.timeout 0 -test.run '^TestChaos$$' -chaos.duration $(DURATION) -chaos.seed $(CHAOS_SEED)
+
+SOAK_SEED ?= 1
+# Seeds that nobody has run yet are had with another SOAK_SEED.
+soak: ## run a fleet in virtual time, seed after seed, for DURATION=2m; the last line sums up
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	go test -c -o "$$dir/sim.test" ./internal/sim; cd internal/sim; \
+	"$$dir/sim.test" -sim.soak $(DURATION) -sim.seed $(SOAK_SEED)
 
 fmt: ## format all Go files
 	gofmt -w */ $$(find . -maxdepth 1 -name '*.go')

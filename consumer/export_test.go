@@ -31,3 +31,9 @@ func (w *Worker) InHand() (n, limit int) {
 	s := &w.hand.slots
 	return s.inHand(), s.concurrency + s.prefetch
 }
+
+// Seize takes the worker's lock, as a loop that hangs in the middle would.
+func (w *Worker) Seize() (release func()) {
+	w.mu.Lock()
+	return w.mu.Unlock
+}

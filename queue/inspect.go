@@ -59,7 +59,9 @@ func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo
 		}
 		return info, nil
 	}
-	info.readRecord(rec, reply[1])
+	if !info.readRecord(rec, reply[1]) {
+		return info, fmt.Errorf("%w: inspect: the record of %s is %q", ErrIndefinite, id, rec)
+	}
 	info.readCounts(asString(reply[2]))
 	fields := asStrings(reply[5])
 	e := Entry{Queue: q, Partition: partition, ID: info.EntryID, Fields: fields}
@@ -74,11 +76,15 @@ func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo
 	return info, nil
 }
 
-// readRecord takes a record apart; include/record.lua describes it.
-func (info *TaskInfo) readRecord(rec string, at any) {
+// readRecord takes a record apart; include/record.lua describes it. It is false
+// when it is no record.
+func (info *TaskInfo) readRecord(rec string, at any) bool {
 	places := map[byte]Place{'w': Waiting, 's': Scheduled, 'd': Dead, 'h': Pending, 'p': Pending}
 	info.Place = places[rec[0]]
 	parts := strings.Fields(rec[1:])
+	if info.Place == Unknown || len(parts) == 0 {
+		return false
+	}
 	info.EntryID = EntryID(parts[0])
 	if len(parts) == 4 {
 		info.Fence, info.Token = parseFence(parts[2]), Token(parts[3])
@@ -90,6 +96,7 @@ func (info *TaskInfo) readRecord(rec string, at any) {
 	if info.Place == Scheduled && asString(at) != "" {
 		info.Due = asTime(at)
 	}
+	return true
 }
 
 func (info *TaskInfo) readCounts(v string) {

@@ -251,8 +251,8 @@ func (q *Queue) begun(g *beginning, entries []Entry, tasks []Task, sent time.Tim
 			Fence: Fence(asInt(reply[0])), Grant: g.Grant, Attempt: 1, TrustedUntil: trust(sent, g.Length),
 		}}
 	}
-	b.ServerNow = asTime(reply[1])
-	exceptions(reply[2:], func(j int, code, detail string) {
+	odd := false
+	known := exceptions(reply[2:], n, func(j int, code, detail string) {
 		d := &deliveries[j]
 		switch code {
 		case "as":
@@ -269,8 +269,14 @@ func (q *Queue) begun(g *beginning, entries []Entry, tasks []Task, sent time.Tim
 		case "busy":
 			dropped[j] = true
 			b.Busy = append(b.Busy, d.Task.ID)
+		default:
+			odd = true
 		}
 	})
+	if !known || odd {
+		return shapeError("begin", g.call.reply)
+	}
+	b.ServerNow = asTime(reply[1])
 	for j, d := range deliveries {
 		switch {
 		case dropped[j]:
@@ -357,7 +363,7 @@ func (q *Queue) onHeld(ctx context.Context, s *script, leases []Lease, prefix fu
 		q.run(ctx, calls...)
 	}
 	for c, g := range groups {
-		if _, list := calls[c].reply.([]any); calls[c].err == nil && !list {
+		if lost, list := calls[c].reply.([]any); calls[c].err == nil && (!list || !indexes(lost, len(g.index))) {
 			calls[c].err = shapeError(s.name, calls[c].reply)
 		}
 		for _, i := range g.index {

@@ -67,11 +67,32 @@ func (q *Queue) entries(partition int, v any) []Entry {
 	return out
 }
 
-// exceptions calls f for each (index from 0, code, detail) of a flat list.
-func exceptions(list []any, f func(i int, code, detail string)) {
-	for ; len(list) >= 3; list = list[3:] {
+// exceptions calls f for each (index from 0, code, detail) of a flat list on n
+// items. It is false, and f was not called, when the list is no such thing:
+// then it is not known which of the items it excepts.
+func exceptions(list []any, n int, f func(i int, code, detail string)) bool {
+	if len(list)%3 != 0 {
+		return false
+	}
+	for i := 0; i < len(list); i += 3 {
+		if !indexes(list[i:i+1], n) {
+			return false
+		}
+	}
+	for ; len(list) > 0; list = list[3:] {
 		f(int(asInt(list[0]))-1, asString(list[1]), asString(list[2]))
 	}
+	return true
+}
+
+// indexes reports whether each of list is an index from 1 to n.
+func indexes(list []any, n int) bool {
+	for _, x := range list {
+		if i := asInt(x); i < 1 || i > int64(n) {
+			return false
+		}
+	}
+	return true
 }
 
 func shapeError(what string, v any) error {

@@ -142,6 +142,9 @@ func (r *ProbeReport) readInfo(info string) {
 	if v["role"] == "slave" {
 		r.add(true, "role", "this is a replica and takes no writes", "connect to the primary")
 	}
+	if v["cluster_enabled"] == "1" {
+		r.add(true, "cluster", "this is a node of a cluster: a read spans partitions, which a cluster keeps apart", "connect to a single server")
+	}
 	if v["aof_enabled"] == "0" {
 		r.add(false, "persistence", "no append-only file: a restart forgets everything since the last snapshot, or everything", "set appendonly yes")
 	}

@@ -121,8 +121,10 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 				out[i].Outcome = ""
 			}
 		}
-		if calls[c].err == nil {
-			exceptions(asList(calls[c].reply), func(j int, code, detail string) { out[g.index[j]].except(code, detail) })
+		if calls[c].err == nil && !exceptions(asList(calls[c].reply), len(g.index), func(j int, code, detail string) { out[g.index[j]].except(code, detail) }) {
+			for _, i := range g.index {
+				out[i].Outcome, out[i].Err = "", shapeError(sc.name, calls[c].reply)
+			}
 		}
 	}
 	return out
@@ -172,8 +174,13 @@ func (s *Settled) except(code, detail string) {
 		s.Outcome = map[string]Outcome{"R": Retried, "L": Released, "D": DeadLettered, "C": Completed}[detail]
 	case "gone":
 		s.Outcome, s.Err = "", fmt.Errorf("%w: task %s, entry %s", ErrEntryGone, s.TaskID, detail)
-	default:
+	case "error":
 		s.Outcome, s.Err = "", fmt.Errorf("%w: task %s: %s", ErrUnavailable, s.TaskID, detail)
+	default:
+		s.Outcome = ""
+	}
+	if s.Outcome == "" && s.Err == nil {
+		s.Err = fmt.Errorf("%w: task %s: the server answered %q %q", ErrIndefinite, s.TaskID, code, detail)
 	}
 }
 

@@ -50,6 +50,22 @@ var miniredisDiffers = map[string]string{
 }
 
 func replay(t *testing.T, file string, b redistest.Backend) {
+	raw, got := play(t, file, b)
+	if *rewrite {
+		if b.Real {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(raw, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// play gives a trace as it is on file and as it goes now.
+func play(t *testing.T, file string, b redistest.Backend) (want, got string) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -75,18 +91,7 @@ func replay(t *testing.T, file string, b redistest.Backend) {
 		}
 		out.WriteString("\n")
 	}
-	got := strings.TrimRight(out.String(), "\n") + "\n"
-	if *rewrite {
-		if b.Real {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(raw), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	return string(raw), strings.TrimRight(out.String(), "\n") + "\n"
 }
 
 // traceWorld is one queue and what its pretended workers hold.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,11 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	evicting := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	err = evicting.Client().Do(t.Context(), "ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@all", "-eval", "-evalsha").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
 	// The scripts run in parallel, after this function.
 	t.Cleanup(func() { taken.Close() })
 	testscript.Run(t, testscript.Params{
@@ -39,6 +45,8 @@ func TestScripts(t *testing.T) {
 		Deadline:            time.Now().Add(5 * time.Minute),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("REDIS", server.URL())
+			env.Setenv("EVICTING", evicting.URL())
+			env.Setenv("FORBIDDEN", strings.Replace(evicting.URL(), "redis://", "redis://reader:pw@", 1))
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Setenv("PREFIX", redistest.Prefix(t))
 			env.Setenv("GOCOVERDIR", os.Getenv("GOCOVERDIR"))

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by one another only.
-var testHelpers = []string{"internal/redistest", "internal/faultredis", "internal/sim", "internal/archtest"}
+var testHelpers = []string{"internal/redistest", "internal/faultredis", "internal/sim", "internal/fleet", "internal/archtest"}
 
 // libraries are what users import.
 var libraries = []string{"queue", "producer", "consumer", "dedupe", "lease", "metrics"}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/claimq/claimq/internal/fleet"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -19,30 +20,30 @@ import (
 func TestB5KilledInMidHandler(t *testing.T) {
 	r := newRig(t, queue.Config{})
 	a, b := r.start(), r.start()
-	r.rec.answers(func(q request) (int, <-chan struct{}) {
-		if q.attempt == 1 {
+	r.rec.Answers(func(q fleet.Request) (int, <-chan struct{}) {
+		if q.Attempt == 1 {
 			return 200, make(chan struct{}) // never: its worker is killed
 		}
 		return 200, nil
 	})
 	r.enqueue("t1")
-	r.eventually("t1 started", func() bool { return len(r.rec.of("t1")) == 1 })
-	first := r.rec.of("t1")[0]
+	r.eventually("t1 started", func() bool { return len(r.rec.Of("t1")) == 1 })
+	first := r.rec.Of("t1")[0]
 	victim, other := a, b
-	if first.worker == b.name {
+	if first.Worker == b.Name {
 		victim, other = b, a
 	}
-	victim.kill()
+	victim.Kill()
 	killed := time.Now()
 	r.finished()
-	runs := r.rec.of("t1")
-	if len(runs) != 2 || runs[1].worker != other.name {
+	runs := r.rec.Of("t1")
+	if len(runs) != 2 || runs[1].Worker != other.Name {
 		t.Fatalf("runs: %+v, want one on each worker", runs)
 	}
-	if late := runs[1].at.Sub(killed); late > lease+time.Second {
+	if late := runs[1].At.Sub(killed); late > lease+time.Second {
 		t.Errorf("running again after %v, want at most %v", late, lease+time.Second)
 	}
-	if runs[1].fence <= first.fence || runs[1].key != first.key || runs[1].attempt != 2 {
+	if runs[1].Fence <= first.Fence || runs[1].Key != first.Key || runs[1].Attempt != 2 {
 		t.Errorf("second run %+v after %+v: want a greater fence, the same key, attempt 2", runs[1], first)
 	}
 	info, err := r.q.Inspect(bg, "t1")
@@ -61,32 +62,32 @@ func TestA3FrozenPastItsLease(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			r := newRig(t, queue.Config{})
 			release, second := make(chan struct{}), make(chan struct{})
-			r.rec.answers(func(q request) (int, <-chan struct{}) {
+			r.rec.Answers(func(q fleet.Request) (int, <-chan struct{}) {
 				switch {
-				case q.task != "t1":
+				case q.Task != "t1":
 					return 200, nil
-				case q.attempt == 1:
+				case q.Attempt == 1:
 					return status, release
 				}
 				return 200, second
 			})
 			a := r.start()
 			r.enqueue("t1")
-			r.eventually("t1 started", func() bool { return len(r.rec.of("t1")) == 1 })
+			r.eventually("t1 started", func() bool { return len(r.rec.Of("t1")) == 1 })
 			b := r.start()
-			a.freeze(t)
-			r.eventually("t1 taken over", func() bool { return len(r.rec.of("t1")) == 2 })
+			a.Signal(t, syscall.SIGSTOP)
+			r.eventually("t1 taken over", func() bool { return len(r.rec.Of("t1")) == 2 })
 			// The first answer waits for the sleeper while the second run goes on.
 			close(release)
-			a.signal(t, syscall.SIGCONT)
-			r.eventually("the sleeper has heard its answer", func() bool { return r.rec.of("t1")[0].status != 0 })
+			a.Signal(t, syscall.SIGCONT)
+			r.eventually("the sleeper has heard its answer", func() bool { return r.rec.Of("t1")[0].Status != 0 })
 			r.enqueue("t2") // proof that it is at work again, whoever runs it
 			if p := r.place("t1"); p != queue.Pending {
 				t.Errorf("t1 is %q while its holder runs it, want pending", p)
 			}
 			close(second)
 			r.finished()
-			if runs := r.rec.of("t1"); len(runs) != 2 || runs[1].worker != b.name || runs[1].fence <= runs[0].fence {
+			if runs := r.rec.Of("t1"); len(runs) != 2 || runs[1].Worker != b.Name || runs[1].Fence <= runs[0].Fence {
 				t.Errorf("runs of t1: %+v", runs)
 			}
 			info, err := r.q.Inspect(bg, "t1")
@@ -96,8 +97,8 @@ func TestA3FrozenPastItsLease(t *testing.T) {
 			if s := r.stats(); s.Dead != 0 {
 				t.Errorf("%d dead letters, want none", s.Dead)
 			}
-			if code := a.terminate(t, 10*time.Second); code != 0 {
-				t.Errorf("the sleeper ended with %d\n%s", code, a.log)
+			if code := terminate(t, a, 10*time.Second); code != 0 {
+				t.Errorf("the sleeper ended with %d\n%s", code, a.Log)
 			}
 		})
 	}
@@ -109,12 +110,12 @@ func TestA1LongTaskRunsOnce(t *testing.T) {
 	over := make(chan struct{})
 	timer := time.AfterFunc(4*lease, func() { close(over) })
 	defer timer.Stop()
-	r.rec.answers(func(request) (int, <-chan struct{}) { return 200, over })
+	r.rec.Answers(func(fleet.Request) (int, <-chan struct{}) { return 200, over })
 	r.start()
 	r.start()
 	r.enqueue("t1")
 	r.finished()
-	if runs := r.rec.of("t1"); len(runs) != 1 {
+	if runs := r.rec.Of("t1"); len(runs) != 1 {
 		t.Errorf("%d runs, want 1: %+v", len(runs), runs)
 	}
 }
@@ -148,17 +149,17 @@ func TestSecondRunDoesNothing(t *testing.T) {
 	byHand("t4")
 	byHand("t4") // the same one twice
 	r.finished()
-	if code := a.terminate(t, 10*time.Second); code != 0 {
-		t.Errorf("first worker ended with %d\n%s", code, a.log)
+	if code := terminate(t, a, 10*time.Second); code != 0 {
+		t.Errorf("first worker ended with %d\n%s", code, a.Log)
 	}
-	before := r.rec.count()
+	before := r.rec.Count()
 	b := r.start()
 	r.says(b, "worker started")
 	r.enqueue(append(ids, "t4")...)
-	if code := b.terminate(t, 10*time.Second); code != 0 {
-		t.Errorf("second worker ended with %d\n%s", code, b.log)
+	if code := terminate(t, b, 10*time.Second); code != 0 {
+		t.Errorf("second worker ended with %d\n%s", code, b.Log)
 	}
-	if n := r.rec.count(); n != before || n != 4 {
+	if n := r.rec.Count(); n != before || n != 4 {
 		t.Errorf("%d requests, %d of them by the second run; want 4 and 0", n, n-before)
 	}
 	if _, err := r.q.Inspect(bg, "nosuch"); !errors.Is(err, queue.ErrNotFound) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/claimq/claimq/internal/fleet"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -17,7 +18,7 @@ import (
 // plus a second. `make fleet` runs it with 20,000 tasks.
 func TestFleetOfKills(t *testing.T) {
 	r := newRig(t, queue.Config{Partitions: 4})
-	r.rec.answers(func(request) (int, <-chan struct{}) {
+	r.rec.Answers(func(fleet.Request) (int, <-chan struct{}) {
 		over := make(chan struct{})
 		time.AfterFunc(time.Duration(20+rand.IntN(40))*time.Millisecond, func() { close(over) })
 		return 200, over
@@ -27,7 +28,7 @@ func TestFleetOfKills(t *testing.T) {
 		ids[i] = fmt.Sprintf("task-%05d", i)
 	}
 	began := time.Now()
-	live := []*worker{r.start(), r.start(), r.start()}
+	live := []*fleet.Worker{r.start(), r.start(), r.start()}
 	for _, w := range live {
 		r.says(w, "worker started")
 	}
@@ -41,7 +42,7 @@ func TestFleetOfKills(t *testing.T) {
 	for r.stats().Unfinished() > 0 {
 		select {
 		case <-tick.C:
-			live[kills%3].kill()
+			live[kills%3].Kill()
 			live[kills%3] = r.start()
 			kills++
 		case <-over.C:
@@ -51,13 +52,13 @@ func TestFleetOfKills(t *testing.T) {
 	took := time.Since(began)
 	for _, w := range live {
 		r.says(w, "worker started")
-		if code := w.terminate(t, 15*time.Second); code != 0 {
-			t.Errorf("%s ended with %d", w.name, code)
+		if code := terminate(t, w, 15*time.Second); code != 0 {
+			t.Errorf("%s ended with %d", w.Name, code)
 		}
 	}
 	account := r.account(ids)
 	t.Logf("%d tasks in %.1f s, %d kills, %d requests, %d explained by a kill, worst recovery %v",
-		len(ids), took.Seconds(), kills, r.rec.count(), account.explained, account.worst)
+		len(ids), took.Seconds(), kills, r.rec.Count(), account.explained, account.worst)
 	if kills == 0 {
 		t.Error("nobody was killed: use more tasks")
 	}
@@ -84,7 +85,7 @@ const settleTime = time.Second
 func (r *rig) account(ids []string) accounting {
 	r.t.Helper()
 	var a accounting
-	all := r.rec.byTask()
+	all := r.rec.ByTask()
 	problems := 0
 	complain := func(format string, args ...any) {
 		if problems++; problems <= 10 {
@@ -101,19 +102,19 @@ func (r *rig) account(ids []string) accounting {
 		}
 		for i := 1; i < len(runs); i++ {
 			prev, next := runs[i-1], runs[i]
-			died := r.byName(prev.worker).diedAt()
+			died := r.byName(prev.Worker).DiedAt()
 			switch {
 			case died.IsZero():
-				complain("%s: run again on %s though %s lives: two live holders", id, next.worker, prev.worker)
-			case next.at.Before(died):
-				complain("%s: run again on %s before %s was killed: two live holders", id, next.worker, prev.worker)
-			case !prev.ended.IsZero() && died.Sub(prev.ended) > settleTime:
-				complain("%s: run again on %s, though %s had answered %v before it was killed: unexplained", id, next.worker, prev.worker, died.Sub(prev.ended))
-			case next.fence <= prev.fence:
-				complain("%s: fence %d after %d", id, next.fence, prev.fence)
+				complain("%s: run again on %s though %s lives: two live holders", id, next.Worker, prev.Worker)
+			case next.At.Before(died):
+				complain("%s: run again on %s before %s was killed: two live holders", id, next.Worker, prev.Worker)
+			case !prev.Ended.IsZero() && died.Sub(prev.Ended) > settleTime:
+				complain("%s: run again on %s, though %s had answered %v before it was killed: unexplained", id, next.Worker, prev.Worker, died.Sub(prev.Ended))
+			case next.Fence <= prev.Fence:
+				complain("%s: fence %d after %d", id, next.Fence, prev.Fence)
 			default:
 				a.explained++
-				a.worst = max(a.worst, next.at.Sub(died))
+				a.worst = max(a.worst, next.At.Sub(died))
 			}
 		}
 	}
@@ -126,9 +127,9 @@ func TestG1KillerTask(t *testing.T) {
 	const prefetch, bound = 100, 3
 	r := newRig(t, queue.Config{MaxInterruptions: bound})
 	doomed := make(chan string, 1000)
-	r.rec.answers(func(q request) (int, <-chan struct{}) {
-		if q.task == "killer" {
-			doomed <- q.worker
+	r.rec.Answers(func(q fleet.Request) (int, <-chan struct{}) {
+		if q.Task == "killer" {
+			doomed <- q.Worker
 			return 200, make(chan struct{}) // never
 		}
 		return 200, nil
@@ -145,7 +146,7 @@ func TestG1KillerTask(t *testing.T) {
 	for r.stats().Unfinished() > 0 {
 		select {
 		case name := <-doomed: // its supervisor starts it again
-			r.byName(name).kill()
+			r.byName(name).Kill()
 			r.start(env)
 		case <-time.After(20 * time.Millisecond):
 		case <-limit:
@@ -163,7 +164,7 @@ func TestG1KillerTask(t *testing.T) {
 	if err != nil || info.Place != queue.Dead || info.Reason != queue.DeadInterruptions || info.Interruptions != bound {
 		t.Errorf("killer: %+v, %v; want a dead letter after %d interruptions", info, err, bound)
 	}
-	if n := len(r.rec.of("killer")); n != bound {
+	if n := len(r.rec.Of("killer")); n != bound {
 		t.Errorf("the killer ran %d times, want %d", n, bound)
 	}
 	if s := r.stats(); s.Dead != 1 {
@@ -177,13 +178,13 @@ func TestG1KillerTask(t *testing.T) {
 func TestI4Terminate(t *testing.T) {
 	r := newRig(t, queue.Config{})
 	shortDone := make(chan struct{})
-	r.rec.answers(func(q request) (int, <-chan struct{}) {
+	r.rec.Answers(func(q fleet.Request) (int, <-chan struct{}) {
 		switch {
-		case q.worker != "w1":
+		case q.Worker != "w1":
 			return 200, nil
-		case q.task[0] == 's':
+		case q.Task[0] == 's':
 			return 200, shortDone
-		case q.task[0] == 'l':
+		case q.Task[0] == 'l':
 			return 200, make(chan struct{})
 		}
 		return 200, nil
@@ -192,7 +193,7 @@ func TestI4Terminate(t *testing.T) {
 	r.says(a, "worker started")
 	running := []string{"s1", "s2", "s3", "s4", "s5", "l1", "l2"}
 	r.enqueue(running...)
-	r.eventually("seven running", func() bool { return r.rec.count() == len(running) })
+	r.eventually("seven running", func() bool { return r.rec.Count() == len(running) })
 	var held []string
 	for i := range 20 {
 		held = append(held, fmt.Sprintf("held-%02d", i))
@@ -203,21 +204,21 @@ func TestI4Terminate(t *testing.T) {
 	b := r.start()
 	r.says(b, "worker started")
 	signalled := time.Now()
-	a.signal(t, syscall.SIGTERM)
-	r.within(2*time.Second, "the held ones run on the peer", func() bool { return r.rec.count() == len(running)+len(held) })
+	a.Signal(t, syscall.SIGTERM)
+	r.within(2*time.Second, "the held ones run on the peer", func() bool { return r.rec.Count() == len(running)+len(held) })
 	handedBack := time.Since(signalled)
 	close(shortDone)
 	r.within(10*time.Second, "the worker ended", func() bool {
 		select {
-		case <-a.exited:
+		case <-a.Exited:
 			return true
 		default:
 			return false
 		}
 	})
 	ended := time.Since(signalled)
-	if code := a.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("ended with %d, want 0\n%s", code, a.log)
+	if code := a.ExitCode(); code != 0 {
+		t.Errorf("ended with %d, want 0\n%s", code, a.Log)
 	}
 	r.finished()
 	t.Logf("all twenty had run elsewhere %v after the signal, the worker ended after %v", handedBack, ended)
@@ -226,7 +227,7 @@ func TestI4Terminate(t *testing.T) {
 		if id[0] == 'l' {
 			want = 2 // cancelled here, finished there
 		}
-		if runs := r.rec.of(id); len(runs) != want {
+		if runs := r.rec.Of(id); len(runs) != want {
 			t.Errorf("%s: %d runs, want %d", id, len(runs), want)
 		}
 		if info, err := r.q.Inspect(bg, queue.TaskID(id)); err != nil || info.Place != queue.Done || info.Failures != 0 {

@@ -4,10 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
+	"github.com/claimq/claimq/internal/fleet"
 	"github.com/claimq/claimq/internal/redistest"
 )
 
@@ -18,13 +17,11 @@ var (
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "claimq-e2e-")
+	if err == nil {
+		workerPath, err = fleet.Build(dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	workerPath = filepath.Join(dir, "worker")
-	if out, err := exec.Command("go", "build", "-o", workerPath, "github.com/claimq/claimq/cmd/worker").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the worker: %v\n%s", err, out)
 		os.Exit(1)
 	}
 	code := redistest.Main(m)

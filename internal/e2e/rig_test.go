@@ -3,17 +3,15 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/claimq/claimq/internal/fleet"
 	"github.com/claimq/claimq/internal/redistest"
 	"github.com/claimq/claimq/producer"
 	"github.com/claimq/claimq/queue"
@@ -32,16 +30,16 @@ type rig struct {
 	url string
 	q   *queue.Queue
 	p   *producer.Producer
-	rec *receiver
+	rec *fleet.Receiver
 
 	mu      sync.Mutex
-	workers []*worker
+	workers []*fleet.Worker
 }
 
 func newRig(t *testing.T, cfg queue.Config) *rig {
 	t.Helper()
 	srv := redistest.Shared(t)
-	r := &rig{t: t, rdb: srv.Client(), url: srv.URL(), rec: newReceiver(t)}
+	r := &rig{t: t, rdb: srv.Client(), url: srv.URL(), rec: fleet.NewReceiver(t)}
 	cfg.Name, cfg.Client, cfg.Prefix, cfg.Lease = "jobs", r.rdb, redistest.Prefix(t), lease
 	var err error
 	if r.q, err = queue.New(cfg); err != nil {
@@ -51,135 +49,47 @@ func newRig(t *testing.T, cfg queue.Config) *rig {
 	if r.p, err = producer.New(r.q, producer.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.stopAll)
 	return r
 }
 
-// worker is one worker process.
-type worker struct {
-	name   string
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *logText
-
-	mu     sync.Mutex
-	killed time.Time
-}
-
 // start runs `worker run`; env overrides the defaults of the rig.
-func (r *rig) start(env ...string) *worker {
+func (r *rig) start(env ...string) *fleet.Worker {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := &worker{name: fmt.Sprintf("w%d", len(r.workers)+1), exited: make(chan struct{}), log: &logText{}}
-	w.cmd = exec.Command(workerPath, "run")
+	name := fmt.Sprintf("w%d", len(r.workers)+1)
 	c := r.q.Config()
-	w.cmd.Env = append([]string{
+	w := fleet.Start(r.t, workerPath, name, append([]string{
 		"REDIS_URL=" + r.url, "REDIS_KEY_PREFIX=" + c.Prefix, "QUEUES=" + c.Name, "QUEUE_LEASE=" + lease.String(),
 		"QUEUE_PARTITIONS=" + strconv.Itoa(c.Partitions), "QUEUE_MAX_INTERRUPTIONS=" + strconv.Itoa(c.MaxInterruptions),
 		"QUEUE_RETENTION=" + c.Retention.String(), "WORKER_CONCURRENCY=4", "WORKER_BLOCK=500ms", "WORKER_RETRY_BASE=100ms",
-		"PUSH_URLS=*=" + r.rec.url(w.name), "OPS_ADDR=off", "LOG_FORMAT=json",
-	}, env...)
-	w.cmd.Stderr, w.cmd.Stdout = w.log, w.log
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := w.cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	go func() {
-		_ = w.cmd.Wait() // how it ended is asked of ProcessState
-		close(w.exited)
-	}()
+		"PUSH_URLS=*=" + r.rec.URL(name), "OPS_ADDR=off", "LOG_FORMAT=json",
+	}, env...))
 	r.workers = append(r.workers, w)
 	return w
 }
 
-// logText keeps what a worker logs.
-type logText struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, b...)
-	return len(b), nil
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
 // says waits until the worker has logged a message.
-func (r *rig) says(w *worker, message string) {
+func (r *rig) says(w *fleet.Worker, message string) {
 	r.t.Helper()
-	r.eventually(w.name+" says "+message, func() bool { return strings.Contains(w.log.String(), `"msg":"`+message) })
+	r.eventually(w.Name+" says "+message, func() bool { return w.Log.Says(message) })
 }
 
-func (r *rig) byName(name string) *worker {
+func (r *rig) byName(name string) *fleet.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.workers, func(w *worker) bool { return w.name == name })
+	i := slices.IndexFunc(r.workers, func(w *fleet.Worker) bool { return w.Name == name })
 	return r.workers[i]
 }
 
-// diedAt is when kill was called; zero: it was not.
-func (w *worker) diedAt() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.killed
-}
-
-// kill ends a worker as a crash would.
-func (w *worker) kill() {
-	w.mu.Lock()
-	w.killed = time.Now()
-	w.mu.Unlock()
-	_ = w.cmd.Process.Kill() // an error: it has ended already
-	<-w.exited
-}
-
-func (w *worker) signal(t *testing.T, sig syscall.Signal) {
-	t.Helper()
-	if err := w.cmd.Process.Signal(sig); err != nil {
-		t.Fatalf("%s: %v: %v\n%s", w.name, sig, err, w.log)
-	}
-}
-
-// freeze stops the process for as long as it takes until thaw.
-func (w *worker) freeze(t *testing.T) {
-	w.signal(t, syscall.SIGSTOP)
-}
-
 // terminate asks for a drain and gives the exit code.
-func (w *worker) terminate(t *testing.T, within time.Duration) int {
+func terminate(t *testing.T, w *fleet.Worker, within time.Duration) int {
 	t.Helper()
-	w.signal(t, syscall.SIGTERM)
-	select {
-	case <-w.exited:
-	case <-time.After(within):
-		t.Fatalf("%s did not stop within %v\n%s", w.name, within, w.log)
+	code, err := w.Terminate(within)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return w.cmd.ProcessState.ExitCode()
-}
-
-func (r *rig) stopAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, w := range r.workers {
-		_ = w.cmd.Process.Kill()
-		<-w.exited
-		if r.t.Failed() {
-			r.t.Logf("%s:\n%s", w.name, tail(w.log.String(), 30))
-		}
-	}
-}
-
-func tail(s string, lines int) string {
-	all := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	return code
 }
 
 func (r *rig) enqueue(ids ...string) []queue.Receipt {

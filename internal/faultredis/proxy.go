@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 const (
@@ -22,11 +23,11 @@ const (
 
 // Proxy passes TCP connections on to a server and breaks them when told to.
 type Proxy struct {
-	tb     testing.TB
-	target string
-	addr   string
+	tb   testing.TB
+	addr string
 
 	mu       sync.Mutex
+	target   string
 	listener net.Listener // nil while dials are refused
 	links    map[*link]struct{}
 	requests *gate
@@ -36,8 +37,9 @@ type Proxy struct {
 
 // gate holds one direction of all connections back while it is shut.
 type gate struct {
-	mu   sync.Mutex
-	open chan struct{} // closed while the gate is open
+	mu    sync.Mutex
+	open  chan struct{} // closed while the gate is open
+	delay time.Duration
 }
 
 func openGate() *gate {
@@ -46,10 +48,37 @@ func openGate() *gate {
 	return g
 }
 
-func (g *gate) passage() <-chan struct{} {
+func (g *gate) passage() (open <-chan struct{}, delay time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.open
+	return g.open, g.delay
+}
+
+func (g *gate) setDelay(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+}
+
+// pass waits until the gate lets something through, and reports false when cut
+// comes first.
+func (g *gate) pass(cut <-chan struct{}) bool {
+	open, delay := g.passage()
+	if delay > 0 {
+		late := time.NewTimer(delay)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-cut:
+			return false
+		}
+	}
+	select {
+	case <-open:
+		return true
+	case <-cut:
+		return false
+	}
 }
 
 func (g *gate) set(open bool) {
@@ -126,7 +155,10 @@ func (p *Proxy) accept(l net.Listener) {
 }
 
 func (p *Proxy) serve(l net.Listener, client net.Conn) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		client.Close()
 		return
@@ -161,9 +193,7 @@ func (k *link) pump(dst, src net.Conn, g *gate) {
 	buf := make([]byte, chunkBytes)
 	for {
 		n, readErr := src.Read(buf)
-		select {
-		case <-g.passage():
-		case <-k.cut:
+		if !g.pass(k.cut) {
 			return
 		}
 		if n > 0 {
@@ -215,6 +245,21 @@ func (p *Proxy) BlackholeRequests() { p.requests.set(false) }
 // no client learns of it.
 func (p *Proxy) BlackholeReplies() { p.replies.set(false) }
 
+// Retarget sends connections that come from now on to another server, and cuts
+// those that exist, as an address does that is moved.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.Cut()
+}
+
+// Delay holds everything back for d, in both directions; zero ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.requests.setDelay(d)
+	p.replies.setDelay(d)
+}
+
 // Connections returns the number of connections that are up.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
@@ -222,9 +267,10 @@ func (p *Proxy) Connections() int {
 	return len(p.links)
 }
 
-// Heal undoes Refuse and both blackholes.
+// Heal undoes Refuse, Delay and both blackholes.
 func (p *Proxy) Heal() {
 	p.tb.Helper()
+	p.Delay(0)
 	p.requests.set(true)
 	p.replies.set(true)
 	p.mu.Lock()

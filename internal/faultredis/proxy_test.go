@@ -146,3 +146,30 @@ func until(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+func TestProxyRetargetMovesClients(t *testing.T) {
+	p, far, _, key := through(t)
+	other := redistest.Start(t)
+	if err := other.Client().Set(t.Context(), key, "there", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.Retarget(other.Addr())
+	until(t, func() bool { return far.Get(t.Context(), key).Val() == "there" })
+}
+
+func TestProxyDelayHoldsBack(t *testing.T) {
+	p, far, _, _ := through(t)
+	const delay = 50 * time.Millisecond
+	p.Delay(delay)
+	began := time.Now()
+	if err := far.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 2*delay {
+		t.Errorf("a round trip took %v, want at least %v", took, 2*delay)
+	}
+	p.Heal()
+	if err := far.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -38,6 +38,7 @@ type process struct {
 	binary string
 	dir    string
 	port   int
+	env    []string // added to that of the test
 	args   []string
 
 	mu   sync.Mutex
@@ -45,7 +46,7 @@ type process struct {
 	done chan struct{} // closed when cmd has ended and was waited for
 }
 
-func newProcess(args []string) (*process, error) {
+func newProcess(env, args []string) (*process, error) {
 	binary, err := findBinary()
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func newProcess(args []string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{binary: binary, dir: dir, args: args}
+	p := &process{binary: binary, dir: dir, env: env, args: args}
 	// The port is only free at the moment of asking, so a lost race is
 	// answered with another port, and only a repeated one is an error.
 	for range portAttempts {
@@ -118,6 +119,9 @@ func (p *process) start() error {
 	// A file, not a pipe: a pipe costs a goroutine that outlives a killed server.
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = sysProcAttr()
+	if len(p.env) > 0 {
+		cmd.Env = append(os.Environ(), p.env...)
+	}
 
 	started := make(chan error, 1)
 	done := make(chan struct{})

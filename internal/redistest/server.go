@@ -23,7 +23,14 @@ type Server struct {
 // over the defaults: loopback only, no snapshots, no append-only file.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	p, err := newProcess(args)
+	return StartEnv(tb, nil, args...)
+}
+
+// StartEnv is Start with variables ("NAME=value") added to the server's
+// environment: for a library to preload.
+func StartEnv(tb testing.TB, env []string, args ...string) *Server {
+	tb.Helper()
+	p, err := newProcess(env, args)
 	if err != nil {
 		tb.Fatalf("redistest: %v", err)
 	}
@@ -52,7 +59,7 @@ func Shared(tb testing.TB) *Server {
 	common.Lock()
 	defer common.Unlock()
 	if common.p == nil && common.err == nil {
-		common.p, common.err = newProcess(nil)
+		common.p, common.err = newProcess(nil, nil)
 	}
 	if common.err != nil {
 		tb.Fatalf("redistest: %v", common.err)
