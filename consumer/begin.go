@@ -100,7 +100,7 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 		switch {
 		case !d.Lease.Trusted(now):
 			lost = append(lost, it)
-			h.remove(it)
+			h.drop(it)
 		case !known[i]:
 			w.giveBack(it, queue.Settlement{Unhandled: true}, FailedNoHandler)
 		case w.draining():

@@ -136,7 +136,7 @@ func (w *Worker) start(batch []*item) {
 			// Dropped, not settled: it is somebody else's, or soon will be.
 			it.confirmed = it.confirmed || errors.Is(err, queue.ErrLeaseLost)
 			h.slots.end(false)
-			h.remove(it)
+			h.drop(it)
 			lost = append(lost, it)
 		case err != nil:
 			failure = err

@@ -84,6 +84,7 @@ type grant struct {
 	ended   bool      // lost or lapsed: not renewed any more
 	parted  bool      // holds stuck tasks only: not renewed any more
 	split   *split    // stuck tasks being moved out of it
+	dropped bool      // a task of it left this worker unsettled: the server must not forget it yet
 }
 
 func (g *grant) scheduleRenewal() {
@@ -156,6 +157,15 @@ func (h *hand) leaveGrant(it *item) {
 	if len(g.items) == 0 {
 		h.grants = deleteOne(h.grants, g)
 	}
+}
+
+// drop lets go of an item that was not settled: the server finds it, when its
+// lease has ended, by the grant.
+func (h *hand) drop(it *item) {
+	if it.grant != nil {
+		it.grant.dropped = true
+	}
+	h.remove(it)
 }
 
 // unhold takes an item out of the held ones.

@@ -288,3 +288,52 @@ func TestDeletedTaskIsRevoked(t *testing.T) {
 		t.Errorf("the deleted task is %s", p)
 	}
 }
+
+// A grant of which a task was dropped unsettled is not ended by the settlement
+// of its last neighbour: the server needs it to find the one that was dropped.
+func TestDroppedTaskKeepsItsGrant(t *testing.T) {
+	q := newQueue(t)
+	bothStarted := make(chan struct{})
+	var starts atomic.Int64
+	dropped := make(chan struct{})
+	w := newWorker(t, q, consumer.Config{Concurrency: 2, Handler: consumer.HandlerFunc(func(ctx context.Context, d consumer.Delivery) ([]byte, error) {
+		if starts.Add(1) == 2 {
+			close(bothStarted)
+		}
+		if d.Lease.Interruptions > 0 {
+			return nil, nil
+		}
+		<-bothStarted
+		<-ctx.Done() // the lease has lapsed
+		if d.Task.ID == "T1" {
+			defer close(dropped)
+			return nil, context.Cause(ctx) // dropped
+		}
+		<-dropped
+		return nil, nil // offered all the same
+	})})
+	var ends atomic.Int64
+	w.WrapServers(func(s consumer.Server) consumer.Server { return endsSeen{noRenewal{s}, &ends} })
+	enqueue(t, q, queue.Task{ID: "T1", Kind: "k"}, queue.Task{ID: "T2", Kind: "k"})
+	start(t, w)
+	eventuallyAt(t, q, "T1", queue.Done)
+	eventuallyAt(t, q, "T2", queue.Done)
+	if ends.Load() != 0 {
+		t.Error("the grant was ended with a task of it unsettled")
+	}
+}
+
+// endsSeen counts settlements of a first attempt that end their grant.
+type endsSeen struct {
+	consumer.Server
+	ends *atomic.Int64
+}
+
+func (e endsSeen) Complete(ctx context.Context, s []queue.Settlement) []queue.Settled {
+	for _, x := range s {
+		if x.EndsGrant && x.Lease.Attempt == 1 {
+			e.ends.Add(1)
+		}
+	}
+	return e.Server.Complete(ctx, s)
+}

@@ -161,7 +161,7 @@ func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []l
 	switch it.phase {
 	case phaseHeld:
 		w.hand.unhold(it)
-		w.hand.remove(it)
+		w.hand.drop(it)
 		losses = append(losses, loss{it, how, false})
 	case phaseRunning:
 		it.cancel(queue.ErrLeaseLost)

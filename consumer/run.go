@@ -96,7 +96,7 @@ func (w *Worker) finish(it *item, v verdict) {
 	if late {
 		it.end.Outcome = queue.Lost
 		end = w.ended(it, now)
-		h.remove(it)
+		h.drop(it)
 	} else {
 		w.queueOutcome(it, v.verb, v.settlement)
 	}

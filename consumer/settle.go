@@ -97,7 +97,7 @@ func (w *Worker) nextOutcomes(now time.Time) (batch []*item, next time.Duration)
 			left[it.grant] = len(it.grant.items)
 		}
 		left[it.grant]--
-		it.settle.EndsGrant = left[it.grant] == 0
+		it.settle.EndsGrant = left[it.grant] == 0 && !it.grant.dropped
 	}
 	return batch, next
 }
