@@ -139,8 +139,8 @@ func (f *fleet) run() {
 	if err := f.operator.queue.Ensure(context.Background()); err != nil {
 		panic(err)
 	}
+	f.workers = make([]*worker, f.cfg.workers)
 	for i := range f.cfg.workers {
-		f.workers = append(f.workers, nil)
 		f.slots.Go(func() { f.supervise(i) })
 	}
 	var load sync.WaitGroup

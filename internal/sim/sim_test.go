@@ -90,7 +90,7 @@ func TestSeeds(t *testing.T) {
 // this was written), so it measures, and fails where that is more than that.
 func TestRepeat(t *testing.T) {
 	if raceDetector {
-		t.Log("nothing to repeat: the race detector shuffles goroutines on purpose; `make test` runs this without it too")
+		t.Log("nothing to repeat: the race detector shuffles goroutines on purpose; `make test` runs this without it")
 		return
 	}
 	n := count(20, 4)
