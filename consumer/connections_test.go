@@ -16,6 +16,7 @@ import (
 // are, and at most one for each loop that calls the server.
 func TestConnectionsAt64Partitions(t *testing.T) {
 	const name, loops = "the-worker", 5
+	const replaced = 2 // given up on a slow machine, and not yet closed by the server
 	admin := redistest.Shared(t).Client()
 	client := redistest.Shared(t).Client(func(o *redis.Options) { o.ClientName = name })
 	q := newQueue(t, func(c *queue.Config) { c.Client, c.Partitions = client, 64 })
@@ -34,8 +35,8 @@ func TestConnectionsAt64Partitions(t *testing.T) {
 		most = max(most, strings.Count(list, " name="+name+" "))
 	}
 	t.Logf("%d connections at most", most)
-	if most == 0 || most > 1+loops {
-		t.Errorf("%d connections, want 1 to %d", most, 1+loops)
+	if most == 0 || most > 1+loops+replaced {
+		t.Errorf("%d connections, want 1 to %d, and %d that are being replaced", most, 1+loops, replaced)
 	}
 }
 
