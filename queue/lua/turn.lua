@@ -16,6 +16,9 @@ local interval, grace, walk_ms = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(
 local now = clock()
 redis.call('ZREM', consumers, '') -- a removal first: accepted by a full server
 redis.call('ZADD', consumers, int(now), ARGV[1])
+-- The server's clock was stepped back: who was heard of later was heard of now.
+local far = redis.call('ZRANGEBYSCORE', consumers, '(' .. int(now), '+inf', 'LIMIT', 0, 1000)
+for i = 1, #far do redis.call('ZADD', consumers, int(now), far[i]) end
 local at = redis.call('HMGET', conf, 'reclaim_ms', 'promote_ms', 'tidy_ms', 'walk_ms', 'lease_ms')
 
 -- due_since: whether a chore last given out at a moment may be given again. A

@@ -3,6 +3,9 @@
 -- found(entry, id, rec, fields) for each that was delivered at least idle_ms
 -- ago and that no live lease covers; fields are nil when the entry was deleted
 -- from outside. Answers the number of rows.
+-- A delivery in the future, before the server's clock was stepped back, shows as
+-- idle for 0 ms: under a consumer's own name, which is walked only when nothing
+-- was heard of it for long, that is no delivery of this moment.
 local function walk(keys, group, consumer, rows, idle_ms, now, found)
   local cursor = 'walk:' .. consumer
   local from = redis.call('HGET', keys.conf, cursor) or '-'
@@ -14,7 +17,7 @@ local function walk(keys, group, consumer, rows, idle_ms, now, found)
   end
   for i = 1, #page do
     local entry, idle = page[i][1], tonumber(page[i][3])
-    if idle >= idle_ms then
+    if idle >= idle_ms or (idle == 0 and consumer ~= '') then
       local fields = take(keys.stream, entry)
       local id = entry .. keys.suffix
       for f = 1, fields and #fields or 0, 2 do
