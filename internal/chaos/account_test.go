@@ -23,6 +23,7 @@ type account struct {
 	alone             []time.Duration
 	twice             int // recoveries beyond the bound that count from a second fault
 	firstWait         time.Duration
+	waited            string // who waited so long
 }
 
 // retried explains a run after one that the receiver answered with an error.
@@ -43,7 +44,11 @@ func (d *driver) account() *account {
 			continue
 		}
 		if gone := d.l.gone[n]; gone.IsZero() || runs[0].At.Before(gone) {
-			a.firstWait = max(a.firstWait, runs[0].At.Sub(d.l.first[n]))
+			if wait := runs[0].At.Sub(d.l.first[n]); wait > a.firstWait {
+				a.firstWait = wait
+				a.waited = fmt.Sprintf("%s, acknowledged at %s, on %s; meanwhile %s", id(n), d.l.first[n].Format(clockTime),
+					runs[0].Worker, d.h.between(d.l.first[n], runs[0].At))
+			}
 		}
 		for i := 1; i < len(runs); i++ {
 			d.judge(a, n, runs[i-1], runs[i])
@@ -62,13 +67,13 @@ func (d *driver) judge(a *account, task int, prev, next fleet.Request) {
 	}
 	f, destroyer := d.h.explain(task, d.l.acked[task], prev, next)
 	var took time.Duration
+	second := false
 	if f != nil && !f.orphans.IsZero() {
 		since := d.h.recoverable(f, next.At)
 		took = max(0, next.At.Sub(since))
 		if took > bound {
 			if struck := d.h.struckAgain(since, next.At, prev.Worker); struck.After(since) {
-				a.twice++
-				took = next.At.Sub(struck)
+				second, took = true, next.At.Sub(struck)
 			}
 		}
 	}
@@ -90,7 +95,7 @@ func (d *driver) judge(a *account, task int, prev, next fleet.Request) {
 		a.unexplained = append(a.unexplained, said)
 	case f != destroyer && next.Attempt <= prev.Attempt:
 		a.unexplained = append(a.unexplained, said+": not counted as an attempt, after "+f.kind)
-	case next.Fence <= prev.Fence && (f != destroyer || !d.steppedBack):
+	case next.Fence <= prev.Fence && (destroyer == nil || !d.steppedBack):
 		a.unexplained = append(a.unexplained, fmt.Sprintf("%s: fence %d after %d", said, next.Fence, prev.Fence))
 	default:
 		a.explained[f.kind]++
@@ -100,6 +105,9 @@ func (d *driver) judge(a *account, task int, prev, next fleet.Request) {
 			// Interrupted twice: whoever takes it over lets all else finish first.
 			a.alone = append(a.alone, took)
 		default:
+			if second {
+				a.twice++
+			}
 			a.recoveries = append(a.recoveries, took)
 			if took > bound {
 				a.late = append(a.late, fmt.Sprintf("%v after %s at %s: %s", took.Round(time.Millisecond), f.kind, f.from.Format(clockTime), said))
@@ -130,7 +138,7 @@ func (d *driver) report(a *account) {
 	d.t.Logf("%d recoveries: median %v, p99 %v, worst %v, bound %v; %d later than that, %d counted from a second fault", len(a.recoveries),
 		quantile(a.recoveries, 0.5), quantile(a.recoveries, 0.99), quantile(a.recoveries, 1), bound, len(a.late), a.twice)
 	d.t.Logf("%d recoveries of tasks that run alone: median %v, worst %v", len(a.alone), quantile(a.alone, 0.5), quantile(a.alone, 1))
-	d.t.Logf("longest from the first acknowledgement to the first run: %v", a.firstWait.Round(time.Millisecond))
+	d.t.Logf("longest from the first acknowledgement to the first run: %v by %s", a.firstWait.Round(time.Millisecond), a.waited)
 	for _, f := range d.h.faults {
 		if f.mayForget != nil {
 			d.t.Logf("%s at %s, %v: forgotten %d of %d allowed", f.kind, f.from.Format(clockTime), f.to.Sub(f.from).Round(time.Millisecond), len(f.forgot), f.allowed())

@@ -85,12 +85,18 @@ func (d *driver) due(now time.Time) {
 // that it ever showed: what is due by then would else be due in an hour.
 func (d *driver) allWell() {
 	d.due(time.Now().Add(time.Hour))
-	if d.offset < d.ahead {
-		f := d.h.add(&fault{kind: stepForward, from: time.Now(), excuses: true, stops: true})
-		d.setClock(d.ahead)
-		d.pause(lease / 5)
-		d.h.over(f)
+	d.catchUp()
+}
+
+// catchUp steps the clock forward to the latest time that it ever showed.
+func (d *driver) catchUp() {
+	if d.offset == d.ahead {
+		return
 	}
+	f := d.h.add(&fault{kind: stepForward, from: time.Now(), excuses: true, stops: true})
+	d.setClock(d.ahead)
+	d.pause(lease / 5)
+	d.h.over(f)
 }
 
 // finish has every ID enqueued again, waits until nothing is left to do, and

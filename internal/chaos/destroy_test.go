@@ -35,7 +35,10 @@ func (d *driver) touched(since time.Time) func(task int) bool {
 	return func(task int) bool { return in[task] }
 }
 
+// destroy comes to a server whose clock is not behind: a stream that forgot its
+// last entries would else give their IDs to others, as guarantees.md says.
 func (d *driver) destroy(kind string) bool {
+	d.catchUp()
 	switch kind {
 	case killEvery:
 		d.must(d.rdb.ConfigSet(bg, "appendfsync", "everysec").Err())

@@ -186,6 +186,19 @@ func (h *history) overtaken(prev, next fleet.Request) *fault {
 	return nil
 }
 
+// between names the faults of a while.
+func (h *history) between(from, to time.Time) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for _, f := range h.faults {
+		if f.from.Before(to) && f.end().After(from.Add(-settleTime)) {
+			names = append(names, strings.TrimSpace(f.from.Format(clockTime)+" "+f.kind+" "+f.worker))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 func (h *history) count() (kinds map[string]int, allowed, forgotten int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

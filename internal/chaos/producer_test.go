@@ -25,6 +25,7 @@ type ledger struct {
 	acked   []time.Time // when it was last added, by number of task; zero: not yet
 	first   []time.Time // when it was first acknowledged
 	gone    []time.Time // when it was first found to be forgotten
+	sent    []time.Time // when the call was made that added it last
 	unsaid  []int       // not acknowledged
 	missing []string    // acknowledged, gone, and no fault to explain it
 	again   int         // enqueued again
@@ -59,7 +60,8 @@ func (l *ledger) produce(ctx context.Context, perSecond int, ran func() int) {
 		if len(l.acked)-ran() < outstanding {
 			for range owed {
 				send = append(send, len(l.acked))
-				l.acked, l.first, l.gone = append(l.acked, time.Time{}), append(l.first, time.Time{}), append(l.gone, time.Time{})
+				l.acked, l.first = append(l.acked, time.Time{}), append(l.first, time.Time{})
+				l.gone, l.sent = append(l.gone, time.Time{}), append(l.sent, time.Time{})
 				issued++
 			}
 		}
@@ -78,6 +80,7 @@ func (l *ledger) enqueue(ctx context.Context, tasks []int) (added int) {
 	for i, n := range tasks {
 		batch[i] = queue.Task{ID: queue.TaskID(id(n)), Kind: "job", Payload: []byte(id(n))}
 	}
+	sent := time.Now()
 	receipts, _ := l.p.EnqueueMany(ctx, batch) // each receipt has its own error
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +94,7 @@ func (l *ledger) enqueue(ctx context.Context, tasks []int) (added int) {
 			l.wasKnown(n)
 		}
 		if receipts[i].Added || l.acked[n].IsZero() {
-			l.acked[n] = time.Now()
+			l.acked[n], l.sent[n] = time.Now(), sent
 			if l.first[n].IsZero() {
 				l.first[n] = l.acked[n]
 			}
@@ -103,13 +106,15 @@ func (l *ledger) enqueue(ctx context.Context, tasks []int) (added int) {
 // wasKnown looks into a task that the queue did not know: it may be new.
 func (l *ledger) wasKnown(n int) {
 	before := l.acked[n]
+	// A fault that came between call and answer may have destroyed it too.
+	written := l.sent[n]
 	if before.IsZero() {
 		return
 	}
 	if l.gone[n].IsZero() {
 		l.gone[n] = time.Now()
 	}
-	if !l.h.forgotten(n, before) {
+	if !l.h.forgotten(n, written) {
 		l.missing = append(l.missing, fmt.Sprintf("%s was acknowledged at %s and is not known any more", id(n), before.Format(clockTime)))
 	}
 }
@@ -154,13 +159,14 @@ func (l *ledger) flushed(ctx context.Context) bool {
 }
 
 // since returns what a fault may forget that destroys what was acknowledged
-// from a moment on.
+// from a moment on. One that is not acknowledged may be at any moment: the
+// answer is on its way.
 func (l *ledger) since(at time.Time, touched func(task int) bool) []bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	may := make([]bool, len(l.acked))
 	for n, acked := range l.acked {
-		may[n] = acked.After(at) || touched(n)
+		may[n] = acked.IsZero() || acked.After(at) || touched(n)
 	}
 	return may
 }

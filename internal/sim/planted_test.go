@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -149,6 +150,21 @@ func only(kinds ...string) func(*config) {
 func late(c *config) {
 	c.faults, c.every, c.odds = []string{"pause"}, 2*time.Second, odds{slow: .05}
 	c.lease, c.spread, c.tasks, c.workers = 2*time.Second, 60*time.Second, 60, 1
+}
+
+var bugFlag = flag.String("sim.bug", "", "the planted bug that TestSeed and a soak run with")
+
+// chosen is the bug that was asked for, none by default.
+func chosen() *bug {
+	for _, b := range planted {
+		if b.name == *bugFlag {
+			return b
+		}
+	}
+	if *bugFlag != "" {
+		panic("no planted bug is called " + *bugFlag)
+	}
+	return nil
 }
 
 // drains reports whether a process is draining.

@@ -105,15 +105,27 @@ func (p *proc) sleep(ctx context.Context, d time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return p.gate()
+		return p.awake(d)
 	case <-p.died:
 		return errDead
 	case <-ctx.Done():
-		if err := p.gate(); err != nil {
+		if err := p.awake(d); err != nil {
 			return err
 		}
 		return context.Cause(ctx)
 	}
+}
+
+// awake is gate for one of many: what waited for the end of a pause goes on one
+// after the other, in the order of the seed.
+func (p *proc) awake(d time.Duration) error {
+	before := time.Now()
+	err := p.gate()
+	if err == nil && time.Now().After(before) {
+		<-time.After(p.w.delay(p.w.between(0, time.Millisecond, "awake", p.name, d.String())))
+		return p.gate()
+	}
+	return err
 }
 
 func (p *proc) inHole(request bool) bool {

@@ -53,7 +53,7 @@ func TestShard(t *testing.T) {
 	until := time.Now().Add(*soakFlag)
 	for seed := *seedFlag + uint64(*shardFlag); time.Now().Before(until); seed += uint64(*sharded) {
 		tell(tally{Seed: seed, Began: true})
-		r := simulate(t, seed, nil)
+		r := simulate(t, seed, chosen())
 		x := tally{Seed: seed, Seeds: 1, Virtual: r.virtual, Faults: r.faults, Tasks: r.tasks, Runs: r.runs}
 		if len(r.found) > 0 {
 			x.Found = strings.TrimSpace(r.found[0].task + " " + r.found[0].what)
@@ -75,7 +75,7 @@ func soak() (code int) {
 	for i := range shards {
 		wg.Go(func() {
 			cmd := exec.Command(os.Args[0], "-test.run", "^TestShard$", "-test.timeout", "0", "-test.v=false",
-				"-sim.soak", soakFlag.String(), "-sim.seed", fmt.Sprint(*seedFlag), "-sim.shard", fmt.Sprint(i), "-sim.shards", fmt.Sprint(shards))
+				"-sim.soak", soakFlag.String(), "-sim.seed", fmt.Sprint(*seedFlag), "-sim.shard", fmt.Sprint(i), "-sim.shards", fmt.Sprint(shards), "-sim.bug", *bugFlag)
 			last, err := follow(cmd, func(x tally) {
 				mu.Lock()
 				defer mu.Unlock()
