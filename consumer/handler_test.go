@@ -95,7 +95,9 @@ func (h hostile) Ended(e consumer.Ended) {
 // go to others, their tasks run elsewhere with a higher fence while their
 // neighbour keeps its lease, and what they return late changes nothing.
 func TestI2StuckHandlers(t *testing.T) {
-	q := newQueue(t)
+	// Long enough that a loaded machine does not keep the neighbour's lease
+	// from being renewed, which would rightly start it again.
+	q := newQueue(t, func(c *queue.Config) { c.Lease = 1500 * time.Millisecond })
 	var seen recorder
 	release := make(chan struct{})
 	fences := make(chan queue.Fence, 2)

@@ -81,9 +81,9 @@ func (o *observer) granted(p *part, t *task, old, now record) {
 // injected fault has disturbed its worker after the last renewal, or the
 // handler is stuck.
 func (o *observer) interrupted(p *part, t *task, old record) {
-	ended := time.UnixMilli(int64(p.leases[old.token]))
-	if p.leases[old.token] == 0 {
-		ended = time.Now()
+	ended := time.Now()
+	if end := time.UnixMilli(int64(o.expiry[old.token])); end.Before(ended) {
+		ended = end
 	}
 	for _, r := range t.runs {
 		if r.fence != old.fence || r.why != "" {

@@ -63,15 +63,16 @@ type observer struct {
 
 	mu      sync.Mutex
 	tasks   map[string]*task
-	owner   map[string]string // token -> process
-	outside map[string]bool   // stream and entry of what was added by hand
+	owner   map[string]string  // token -> process
+	expiry  map[string]float64 // token -> end of its lease, kept when the lease is gone
+	outside map[string]bool    // stream and entry of what was added by hand
 
 	script, who string
 	args        []string
 }
 
 func newObserver(w *world, srv *server, q *queue.Queue) *observer {
-	o := &observer{w: w, srv: srv, lease: q.Config().Lease, tasks: map[string]*task{}, owner: map[string]string{}, outside: map[string]bool{}}
+	o := &observer{w: w, srv: srv, lease: q.Config().Lease, tasks: map[string]*task{}, owner: map[string]string{}, expiry: map[string]float64{}, outside: map[string]bool{}}
 	for p := range q.Partitions() {
 		o.parts = append(o.parts, &part{
 			prefix:  strings.TrimSuffix(q.StreamKey(p), "stream"),
@@ -187,6 +188,7 @@ func (o *observer) marked(p *part, id string) bool {
 // leases: an ended lease is never revived, and none comes from nowhere.
 func (o *observer) leases(p *part, leases map[string]float64) {
 	now := float64(time.Now().UnixMilli())
+	maps.Copy(o.expiry, leases)
 	for _, token := range sortedKeys(leases) {
 		if o.script != "renew" || leases[token] <= p.leases[token] {
 			continue
