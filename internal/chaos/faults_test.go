@@ -13,6 +13,7 @@ const (
 	killed      = "worker-kill"
 	frozen      = "worker-freeze"
 	stopped     = "worker-stop"
+	drainKilled = "worker-kill-draining"
 	cut         = "net-cut"
 	refused     = "net-refuse"
 	holdRequest = "net-hole-requests"
@@ -20,6 +21,7 @@ const (
 	delayed     = "net-delay"
 	noScripts   = "script-flush"
 	full        = "memory-full"
+	serverFroze = "server-freeze"
 	killAlways  = "server-kill-always"
 	killEvery   = "server-kill-everysec"
 	stepForward = "clock-forward"
@@ -35,15 +37,15 @@ var menu = []struct {
 	kind   string
 	weight int
 }{
-	{killed, 30}, {frozen, 14}, {stopped, 8}, {cut, 8}, {refused, 6}, {holdRequest, 6}, {holdReply, 6}, {delayed, 5},
-	{noScripts, 6}, {full, 5}, {killAlways, 5}, {killEvery, 4}, {stepForward, 3}, {stepBack, 3},
+	{killed, 26}, {drainKilled, 6}, {frozen, 14}, {stopped, 8}, {cut, 8}, {refused, 6}, {holdRequest, 6}, {holdReply, 6}, {delayed, 5},
+	{noScripts, 6}, {full, 5}, {serverFroze, 4}, {killAlways, 5}, {killEvery, 4}, {stepForward, 3}, {stepBack, 3},
 	{restored, 3}, {promoted, 4}, {evicted, 1}, {flushed, 1},
 }
 
 // small is the schedule of the small run.
 var small = []string{
-	killed, frozen, cut, noScripts, killed, holdReply, stopped, killAlways, refused, full, holdRequest,
-	stepForward, killed, delayed, stepBack, promoted, frozen, restored, killed, flushed,
+	killed, frozen, cut, noScripts, drainKilled, holdReply, stopped, killAlways, refused, full, holdRequest,
+	stepForward, killed, serverFroze, delayed, stepBack, promoted, frozen, restored, killed, flushed,
 }
 
 func choose(rnd *rand.Rand) string {
@@ -84,7 +86,7 @@ func (d *driver) free() *slot {
 // strike starts a fault of a kind and reports whether it could.
 func (d *driver) strike(kind string) bool {
 	switch kind {
-	case killed, frozen, stopped, cut, refused, holdRequest, holdReply, delayed:
+	case killed, drainKilled, frozen, stopped, cut, refused, holdRequest, holdReply, delayed:
 		s := d.free()
 		if s == nil {
 			return false
@@ -98,9 +100,13 @@ func (d *driver) strike(kind string) bool {
 
 func (d *driver) strikeWorker(kind string, s *slot) {
 	switch kind {
-	case killed:
+	case killed, drainKilled:
+		if kind == drainKilled {
+			s.worker.Signal(d.t, syscall.SIGTERM)
+			d.pause(time.Duration(d.rnd.Int64N(int64(lease / 10))))
+		}
 		now := time.Now()
-		f := d.h.add(&fault{kind: killed, worker: s.worker.Name, from: now, orphans: now, excuses: true})
+		f := d.h.add(&fault{kind: kind, worker: s.worker.Name, from: now, orphans: now, excuses: true})
 		s.worker.Kill()
 		d.h.over(f)
 		d.start(s)
@@ -176,6 +182,12 @@ func (d *driver) strikeServer(kind string) bool {
 		d.pause(time.Duration(d.rnd.Int64N(int64(lease))))
 		d.must(d.rdb.ConfigSet(bg, "maxmemory", "0").Err())
 		d.h.over(f)
+	case serverFroze:
+		f := d.h.add(&fault{kind: kind, from: time.Now(), excuses: true, stops: true, silences: true})
+		d.primary.Stop()
+		d.pause(time.Duration(d.rnd.Int64N(int64(2 * lease))))
+		d.primary.Cont()
+		d.back(f)
 	case killAlways:
 		d.must(d.rdb.ConfigSet(bg, "appendfsync", "always").Err())
 		d.pause(100 * time.Millisecond)

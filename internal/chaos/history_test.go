@@ -65,7 +65,7 @@ func (h *history) over(f *fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f.to = time.Now()
-	if f.kind != killed && f.mayForget == nil && f.excuses && f.to.Sub(f.from) < lease/4 && f.kind != stepForward {
+	if f.kind != killed && f.kind != drainKilled && f.mayForget == nil && f.excuses && f.to.Sub(f.from) < lease/4 && f.kind != stepForward {
 		f.excuses = false
 	}
 }
