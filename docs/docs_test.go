@@ -103,11 +103,11 @@ func headings(page string) []string {
 	return out
 }
 
-var identifier = regexp.MustCompile(`\b(queue|consumer|producer|dedupe|metrics)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
+var identifier = regexp.MustCompile(`\b(queue|consumer|producer|dedupe|lease|metrics|tracing)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 
 func TestIdentifiersExist(t *testing.T) {
 	exported := map[string]map[string]bool{}
-	for _, pkg := range []string{"queue", "consumer", "producer", "dedupe", "metrics"} {
+	for _, pkg := range []string{"queue", "consumer", "producer", "dedupe", "lease", "metrics", "tracing"} {
 		exported[pkg] = exports(t, filepath.Join("..", pkg))
 	}
 	for name, page := range pages(t) {
@@ -223,20 +223,22 @@ func TestVariablesExist(t *testing.T) {
 // TestLimitsAreTheConstants holds the table of limits to the code, row by row.
 func TestLimitsAreTheConstants(t *testing.T) {
 	want := map[string]any{
-		"queue.MaxIDBytes":      queue.MaxIDBytes,
-		"queue.MaxKindBytes":    queue.MaxKindBytes,
-		"queue.MaxHeaders":      queue.MaxHeaders,
-		"queue.MaxHeaderBytes":  queue.MaxHeaderBytes,
-		"queue.MaxPayloadBytes": queue.MaxPayloadBytes,
-		"queue.MaxResultBytes":  queue.MaxResultBytes,
-		"queue.MaxErrorBytes":   queue.MaxErrorBytes,
-		"queue.MaxBatch":        queue.MaxBatch,
-		"queue.MaxSteps":        queue.MaxSteps,
-		"queue.MaxStepBytes":    queue.MaxStepBytes,
-		"queue.MaxPartitions":   queue.MaxPartitions,
-		"queue.MinLease":        queue.MinLease,
-		"queue.MaxLease":        queue.MaxLease,
-		"queue.MaxBlock":        queue.MaxBlock,
+		"queue.MaxIDBytes":         queue.MaxIDBytes,
+		"queue.MaxKindBytes":       queue.MaxKindBytes,
+		"queue.MaxHeaders":         queue.MaxHeaders,
+		"queue.MaxHeaderBytes":     queue.MaxHeaderBytes,
+		"queue.MaxPayloadBytes":    queue.MaxPayloadBytes,
+		"queue.MaxResultBytes":     queue.MaxResultBytes,
+		"queue.MaxErrorBytes":      queue.MaxErrorBytes,
+		"queue.MaxBatch":           queue.MaxBatch,
+		"queue.MaxSteps":           queue.MaxSteps,
+		"queue.MaxStepBytes":       queue.MaxStepBytes,
+		"queue.MaxPartitions":      queue.MaxPartitions,
+		"queue.MaxEventErrorBytes": queue.MaxEventErrorBytes,
+		"queue.EventsKept":         queue.EventsKept,
+		"queue.MinLease":           queue.MinLease,
+		"queue.MaxLease":           queue.MaxLease,
+		"queue.MaxBlock":           queue.MaxBlock,
 
 		"queue.DefaultLease":            queue.DefaultLease,
 		"queue.DefaultRetention":        queue.DefaultRetention,

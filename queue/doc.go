@@ -39,6 +39,12 @@
 // (invariant I7). The package starts no goroutines, retries nothing, logs
 // nothing; package consumer does.
 //
+// # Events
+//
+// What has happened to a task is told by [Queue.Timeline]: what is rare always,
+// every step where Config.Trace is set. The scripts write it down, in a bounded
+// place, and go on where they cannot.
+//
 // # Invariants
 //
 // I1 one place, I2 one holder, I3 the fence grows, I4 only the holder settles,

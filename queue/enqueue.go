@@ -92,8 +92,8 @@ func (q *Queue) enqueueArgs(token Token, tasks []Task, fields [][]string, at []i
 	// A bound over all partitions is kept as an equal share of each.
 	backlog := (q.cfg.MaxBacklog + int64(len(q.parts)) - 1) / int64(len(q.parts))
 	n := len(at)
-	args := make([]any, 0, 5+10*n)
-	args = append(args, token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), n)
+	args := make([]any, 0, 6+10*n)
+	args = append(args, token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(), n)
 	for _, i := range at {
 		args = append(args, string(tasks[i].ID))
 	}

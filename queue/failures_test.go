@@ -30,7 +30,7 @@ type transition struct {
 	// first answer.
 	replayed string
 	// moves are the keys that even a repeated call may change: clocks and
-	// cursors, never a task.
+	// cursors, and that a lease was renewed twice; never a task.
 	moves []string
 	// inSteps is a call of several scripts, or of one partition after the other:
 	// a fault in the middle leaves the rest for the next ask.
@@ -43,7 +43,7 @@ var transitions = map[string]transition{
 	"enqueue":     {prepare: (*failing).enqueue},
 	"begin":       {prepare: (*failing).begin, moves: []string{"leases"}},
 	"start":       {prepare: (*failing).start},
-	"renew":       {prepare: (*failing).renew, moves: []string{"leases"}},
+	"renew":       {prepare: (*failing).renew, moves: []string{"leases", "events"}},
 	"split":       {prepare: (*failing).split},
 	"reclaim":     {prepare: (*failing).reclaim, moves: []string{"conf"}},
 	"complete":    {prepare: (*failing).complete},
@@ -58,6 +58,7 @@ var transitions = map[string]transition{
 	"tidy":        {prepare: (*failing).tidy, replayed: "[] []", moves: []string{"conf"}},
 	"ensure":      {prepare: (*failing).ensure, inSteps: true},
 	"stats":       {prepare: (*failing).stats},
+	"times":       {prepare: (*failing).times, moves: []string{"times"}}, // counted again, as an estimate may be
 	"inspect":     {prepare: (*failing).inspect},
 	"step_intent": {prepare: (*failing).stepIntent},
 	"step_result": {prepare: (*failing).stepResult},
@@ -190,7 +191,9 @@ func differ(t *testing.T, what, before, after string) {
 func newFailing(t *testing.T, script string, partitions int) *failing {
 	c := redistest.Shared(t).Client()
 	f := &failing{
-		rig:    rigOn(t, c, func(c *queue.Config) { c.Partitions, c.Lease = partitions, 30*time.Minute }),
+		rig: rigOn(t, c, func(c *queue.Config) {
+			c.Partitions, c.Lease, c.Trace = partitions, 30*time.Minute, partitions > 1
+		}),
 		script: script, hook: faultredis.New(c), ids: numbered("t", 6),
 	}
 	return f
@@ -288,7 +291,9 @@ func (f *failing) content(key, typ string, moving bool) (out []string) {
 	switch typ {
 	case "stream":
 		for _, e := range f.c.XRange(bg, key, "-", "+").Val() {
-			out = append(out, fmt.Sprint(e.ID, " ", e.Values))
+			if !moving {
+				out = append(out, fmt.Sprint(e.ID, " ", e.Values))
+			}
 		}
 	case "hash":
 		for field, v := range f.c.HGetAll(bg, key).Val() {
@@ -603,8 +608,14 @@ func (f *failing) stats() func() (string, error) {
 	f.taken(true)
 	return func() (string, error) {
 		s, err := f.q.Stats(bg)
+		s.OldestWaiting, s.OldestPending, s.Overdue = 0, 0, 0 // they grow from ask to ask
 		return fmt.Sprint(s.PartitionStats), err
 	}
+}
+
+func (f *failing) times() func() (string, error) {
+	f.taken(true)
+	return func() (string, error) { return "counted", f.q.AddTimes(bg, map[string]queue.Histogram{"k": {3: 1}}) }
 }
 
 func (f *failing) inspect() func() (string, error) {

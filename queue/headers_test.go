@@ -84,6 +84,7 @@ var changesNoTask = map[string]string{
 	"turn":    "a heartbeat, and who does a chore",
 	"ensure":  "makes the group and the settings",
 	"stats":   "only reads",
+	"times":   "an estimate for advice",
 	"inspect": "only reads",
 	"probe":   "a scratch key",
 }
@@ -330,8 +331,14 @@ func full(r *rig, slack int) (check func(step string), lift func()) {
 // TestFullServerDrains is D2: on a server without memory everything but
 // Enqueue works, and Enqueue is refused whole.
 func TestFullServerDrains(t *testing.T) {
+	for _, trace := range []bool{false, true} {
+		t.Run(fmt.Sprint("trace ", trace), func(t *testing.T) { drainsFull(t, trace) })
+	}
+}
+
+func drainsFull(t *testing.T, trace bool) {
 	srv := redistest.Start(t, "--maxmemory-policy", "noeviction")
-	r := rigOn(t, srv.Client(), func(c *queue.Config) { c.NoHandlerAfter = time.Hour })
+	r := rigOn(t, srv.Client(), func(c *queue.Config) { c.NoHandlerAfter, c.Trace = time.Hour, trace })
 	q := r.q
 	const fillers = 120
 	for i := range fillers {

@@ -24,6 +24,8 @@ import (
 //	fence       string  the last fence granted
 //	consumers   zset    consumer name by last heartbeat
 //	conf        hash    number of partitions, longest lease, turns and cursors
+//	times       hash    kind -> how long its handlers ran; in partition 0 only
+//	events      stream  what has happened to tasks, bounded; see Timeline
 //	probe       any     scratch key of Probe, removed by it
 type partitionKeys struct {
 	base string

@@ -17,6 +17,7 @@ type Grant struct {
 	Partition int
 	Token     Token
 	Length    time.Duration // lease length
+	Consumer  string        // name under which it was begun; shown in events, proves nothing
 }
 
 // Lease is the right to run one task for a while. It is a plain value; the
@@ -123,6 +124,15 @@ type Copy struct {
 	TaskID  TaskID
 	EntryID EntryID
 	Detail  string // what it was a copy of ("done", "pending" …), or why it is no task
+}
+
+// Short is what is shown of a token, in events and logs: six of its characters,
+// and the two that tell apart the grants of one call. It proves nothing.
+func (t Token) Short() string {
+	if len(t) <= tokenRandom {
+		return string(t[:min(len(t), shortToken)])
+	}
+	return string(t[:shortToken] + t[tokenRandom:])
 }
 
 // tag is what records remember of a token.

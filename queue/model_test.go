@@ -89,7 +89,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		rig: rigOn(t, c, func(c *queue.Config) {
 			c.Partitions, c.Lease, c.MaxFailures, c.MaxInterruptions = 2, modelLease, 4, 5
-			c.Retention = 1000 * time.Hour
+			c.Retention, c.Trace = 1000*time.Hour, seed%2 == 0
 		}),
 		rnd: rand.New(rand.NewPCG(seed, 0)), hook: faultredis.New(c),
 		tasks: map[queue.TaskID]*known{}, entries: map[string][]queue.Entry{}, verbs: map[string]int{},

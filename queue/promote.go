@@ -12,7 +12,7 @@ type Promoted struct {
 // Promote moves up to limit due tasks of a partition to the stream. Several
 // movers may be at work: each task enters the stream once.
 func (q *Queue) Promote(ctx context.Context, partition, limit int) (Promoted, error) {
-	c := &call{script: scriptPromote, partition: partition, args: []any{max(1, min(limit, MaxBatch))}}
+	c := &call{script: scriptPromote, partition: partition, args: []any{max(1, min(limit, MaxBatch)), q.traced()}}
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) < 2 {

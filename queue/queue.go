@@ -56,6 +56,11 @@ type Config struct {
 	MaxInterruptions int           // interruptions at which a task becomes a dead letter; default 15
 	NoHandlerAfter   time.Duration // how long a task may wait for a worker that knows its kind; default 1 h
 
+	// Trace keeps an event of every step of every task, not only of what is
+	// rare; see Timeline. It costs a command on the server for each step, and
+	// those of a busy queue soon push out the rare ones.
+	Trace bool
+
 	Rand io.Reader // entropy for tokens; default crypto/rand
 }
 
@@ -137,6 +142,7 @@ func (q *Queue) LeaseFor(kind string) time.Duration {
 const (
 	tokenRandom = 12
 	tagBytes    = 7
+	shortToken  = 6
 	maxClasses  = 26 // different lease lengths in one queue
 )
 

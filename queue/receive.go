@@ -129,9 +129,10 @@ func readReply(reply any, streams []stream) []Entry {
 
 // BeginRequest asks for leases.
 type BeginRequest struct {
-	Token   Token   // from NewToken; the same when the call is asked again
-	Entries []Entry // of this queue, of any partitions, read or reclaimed by the caller
-	Start   int     // how many of them may start at once, in order; the others are held
+	Token    Token   // from NewToken; the same when the call is asked again
+	Consumer string  // consumer name of the caller, for events; may be empty
+	Entries  []Entry // of this queue, of any partitions, read or reclaimed by the caller
+	Start    int     // how many of them may start at once, in order; the others are held
 }
 
 // Begin takes leases on entries. Copies of a live task and entries of a task
@@ -158,7 +159,7 @@ func (q *Queue) Begin(ctx context.Context, r BeginRequest) (Batch, error) {
 		}
 		good = append(good, i)
 	}
-	if err := q.quarantine(ctx, r.Entries, bad, reasons, &b); err != nil {
+	if err := q.quarantine(ctx, r, bad, reasons, &b); err != nil {
 		return b, err
 	}
 	type key struct{ partition, class int }
@@ -168,7 +169,7 @@ func (q *Queue) Begin(ctx context.Context, r BeginRequest) (Batch, error) {
 		k := key{r.Entries[i].Partition, q.classOf(tasks[i].Kind)}
 		g := open[k]
 		if g == nil || len(g.index) == MaxBatch {
-			g = &beginning{Grant: Grant{Partition: k.partition, Token: r.Token.part(chunk[k], k.class), Length: q.classes[k.class]}}
+			g = &beginning{Grant: Grant{Partition: k.partition, Token: r.Token.part(chunk[k], k.class), Length: q.classes[k.class], Consumer: r.Consumer}}
 			chunk[k]++
 			open[k] = g
 			order = append(order, g)
@@ -215,12 +216,12 @@ func (q *Queue) classOf(kind string) int {
 
 func (q *Queue) beginArgs(g *beginning, entries []Entry, tasks []Task) []any {
 	n := len(g.index)
-	args := make([]any, 0, 7+3*n)
+	args := make([]any, 0, 9+3*n)
 	var members strings.Builder
 	for _, i := range g.index {
 		members.WriteString(string(entries[i].ID) + " " + string(tasks[i].ID) + "\n")
 	}
-	args = append(args, Group, string(g.Token), g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start, members.String(), n)
+	args = append(args, Group, string(g.Token), g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start, members.String(), g.Consumer, q.traced(), n)
 	for _, i := range g.index {
 		args = append(args, string(tasks[i].ID))
 	}
@@ -300,11 +301,12 @@ func trust(sent time.Time, length time.Duration) time.Time {
 }
 
 // quarantine moves entries that are no task to the dead letters.
-func (q *Queue) quarantine(ctx context.Context, entries []Entry, bad []int, reasons map[int]string, b *Batch) error {
+func (q *Queue) quarantine(ctx context.Context, r BeginRequest, bad []int, reasons map[int]string, b *Batch) error {
+	entries := r.Entries
 	for _, g := range byPartition(len(bad), func(i int) int { return entries[bad[i]].Partition }) {
 		n := len(g.index)
-		args := make([]any, 0, 2+2*n)
-		args = append(args, Group, n)
+		args := make([]any, 0, 3+3*n)
+		args = append(args, Group, r.Consumer, n)
 		for _, i := range g.index {
 			args = append(args, string(entries[bad[i]].ID))
 		}
@@ -336,21 +338,17 @@ func (q *Queue) quarantine(ctx context.Context, entries []Entry, bad []int, reas
 // nil: the handler may run. ErrLeaseLost: drop the delivery. ErrIndefinite,
 // ErrUnavailable: ask again with the same leases.
 func (q *Queue) Start(ctx context.Context, leases []Lease) []error {
-	return q.onHeld(ctx, scriptStart, leases, nil)
+	return q.onHeld(ctx, scriptStart, leases, func(g group) []any { return []any{g.consumer, q.traced()} })
 }
 
 // onHeld runs a script over n IDs and n tails that answers with the indexes of
 // those that are lost. prefix gives the arguments before n.
 func (q *Queue) onHeld(ctx context.Context, s *script, leases []Lease, prefix func(g group) []any) []error {
 	errs := make([]error, len(leases))
-	groups := byPartition(len(leases), func(i int) int { return leases[i].Grant.Partition })
+	groups := byHolder(len(leases), func(i int) Grant { return leases[i].Grant })
 	calls := make([]*call, len(groups))
 	for c, g := range groups {
-		var args []any
-		if prefix != nil {
-			args = prefix(g)
-		}
-		args = append(args, len(g.index))
+		args := append(prefix(g), len(g.index))
 		for _, i := range g.index {
 			args = append(args, string(leases[i].TaskID))
 		}

@@ -23,11 +23,11 @@ type Renewal struct {
 func (q *Queue) Renew(ctx context.Context, grants []Grant) []Renewal {
 	sent := time.Now()
 	out := make([]Renewal, len(grants))
-	groups := byPartition(len(grants), func(i int) int { return grants[i].Partition })
+	groups := byHolder(len(grants), func(i int) Grant { return grants[i] })
 	calls := make([]*call, len(groups))
 	for c, g := range groups {
-		args := make([]any, 0, 1+2*len(g.index))
-		args = append(args, len(g.index))
+		args := make([]any, 0, 3+2*len(g.index))
+		args = append(args, g.consumer, q.traced(), len(g.index))
 		for _, i := range g.index {
 			args = append(args, string(grants[i].Token))
 		}
@@ -74,7 +74,7 @@ func (q *Queue) Split(ctx context.Context, token Token, leases []Lease) ([]Lease
 		for _, i := range g.index {
 			members.WriteString(string(leases[i].EntryID) + " " + string(leases[i].TaskID) + "\n")
 		}
-		return []any{string(token), members.String()}
+		return []any{string(token), members.String(), g.consumer}
 	})
 	moved := make([]Lease, len(leases))
 	for i, l := range leases {

@@ -102,20 +102,32 @@ func shapeError(what string, v any) error {
 // group is a part of a request: items of one partition, at most MaxBatch.
 type group struct {
 	partition int
-	index     []int // into the request
+	consumer  string // that holds them, where the request is a holder's
+	index     []int  // into the request
 }
 
 // byPartition cuts n items into groups, in order.
 func byPartition(n int, partition func(i int) int) []group {
+	return byHolder(n, func(i int) Grant { return Grant{Partition: partition(i)} })
+}
+
+// byHolder cuts n items into groups of one partition and one consumer name, in
+// order. A worker has more than one name only after a call that failed.
+func byHolder(n int, of func(i int) Grant) []group {
+	type home struct {
+		partition int
+		consumer  string
+	}
 	var groups []group
-	open := map[int]int{} // partition -> its unfilled group
+	open := map[home]int{} // to its unfilled group
 	for i := range n {
-		p := partition(i)
-		g, ok := open[p]
+		grant := of(i)
+		h := home{grant.Partition, grant.Consumer}
+		g, ok := open[h]
 		if !ok || len(groups[g].index) == MaxBatch {
 			g = len(groups)
-			groups = append(groups, group{partition: p})
-			open[p] = g
+			groups = append(groups, group{partition: h.partition, consumer: h.consumer})
+			open[h] = g
 		}
 		groups[g].index = append(groups[g].index, i)
 	}

@@ -51,6 +51,7 @@ var (
 	scriptTidy       = mustLoad("tidy")
 	scriptEnsure     = mustLoad("ensure")
 	scriptStats      = mustLoad("stats")
+	scriptTimes      = mustLoad("times")
 	scriptInspect    = mustLoad("inspect")
 	scriptStepIntent = mustLoad("step_intent")
 	scriptStepResult = mustLoad("step_result")

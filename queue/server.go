@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Oldest servers that have what is needed.
@@ -163,56 +162,4 @@ func older(version string, least []int) bool {
 		}
 	}
 	return false
-}
-
-// PartitionStats is the state of one partition at one moment.
-type PartitionStats struct {
-	Waiting     int64 // not yet delivered
-	Pending     int64 // delivered, not settled
-	Scheduled   int64 // due later
-	Dead        int64 // dead letters
-	EndedGrants int64 // grants whose lease has ended and that nobody has reclaimed
-	Consumers   int64 // live consumers
-}
-
-// Stats is the state of a queue.
-type Stats struct {
-	PartitionStats                  // of all partitions together
-	Partitions     []PartitionStats // of each
-	ServerNow      time.Time
-}
-
-// Unfinished is the number of accepted tasks that are neither done nor dead.
-func (s PartitionStats) Unfinished() int64 { return s.Waiting + s.Pending + s.Scheduled }
-
-// Stats reads the state of the queue at constant cost.
-func (q *Queue) Stats(ctx context.Context) (Stats, error) {
-	calls := make([]*call, len(q.parts))
-	for p := range q.parts {
-		calls[p] = &call{script: scriptStats, partition: p, args: []any{Group, q.Grace().Milliseconds()}}
-	}
-	q.run(ctx, calls...)
-	var s Stats
-	for _, c := range calls {
-		reply := asList(c.reply)
-		if c.err == nil && len(reply) != 7 {
-			c.err = shapeError("stats", c.reply)
-		}
-		if c.err != nil {
-			return Stats{}, c.err
-		}
-		p := PartitionStats{
-			Waiting: asInt(reply[1]), Pending: asInt(reply[2]), Scheduled: asInt(reply[3]),
-			Dead: asInt(reply[4]), EndedGrants: asInt(reply[5]), Consumers: asInt(reply[6]),
-		}
-		s.Partitions = append(s.Partitions, p)
-		s.Waiting += p.Waiting
-		s.Pending += p.Pending
-		s.Scheduled += p.Scheduled
-		s.Dead += p.Dead
-		s.EndedGrants += p.EndedGrants
-		s.Consumers = max(s.Consumers, p.Consumers)
-		s.ServerNow = asTime(reply[0])
-	}
-	return s, nil
 }

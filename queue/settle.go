@@ -28,6 +28,7 @@ var ErrEntryGone = errors.New("entry deleted from outside")
 // window.
 func (q *Queue) Complete(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptComplete, Completed, s, settleArgs{
+		extra:  []any{q.traced()},
 		column: [](func(Settlement) any){func(s Settlement) any { return string(s.Result) }},
 		check: func(s Settlement) error {
 			if len(s.Result) > MaxResultBytes {
@@ -54,7 +55,7 @@ func (q *Queue) Retry(ctx context.Context, s []Settlement) []Settled {
 // to scheduled with a Delay, or as Unhandled.
 func (q *Queue) Release(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptRelease, Released, s, settleArgs{
-		extra: []any{q.cfg.NoHandlerAfter.Milliseconds()},
+		extra: []any{q.cfg.NoHandlerAfter.Milliseconds(), q.traced()},
 		column: [](func(Settlement) any){func(s Settlement) any {
 			if s.Unhandled {
 				return "u"
@@ -100,13 +101,13 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 		}
 		good = append(good, i)
 	}
-	groups := byPartition(len(good), func(i int) int { return s[good[i]].Lease.Grant.Partition })
+	groups := byHolder(len(good), func(i int) Grant { return s[good[i]].Lease.Grant })
 	calls := make([]*call, len(groups))
 	for c, g := range groups {
 		for j, i := range g.index {
 			g.index[j] = good[i]
 		}
-		calls[c] = &call{script: sc, partition: g.partition, args: q.settleArgs(s, g.index, a)}
+		calls[c] = &call{script: sc, partition: g.partition, args: q.settleArgs(s, g, a)}
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)
@@ -130,10 +131,10 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 	return out
 }
 
-func (q *Queue) settleArgs(s []Settlement, index []int, a settleArgs) []any {
-	n := len(index)
-	args := make([]any, 0, 5+(4+len(a.column))*n)
-	args = append(args, Group, q.cfg.Retention.Milliseconds())
+func (q *Queue) settleArgs(s []Settlement, g group, a settleArgs) []any {
+	index, n := g.index, len(g.index)
+	args := make([]any, 0, 6+(5+len(a.column))*n)
+	args = append(args, Group, q.cfg.Retention.Milliseconds(), g.consumer)
 	args = append(args, a.extra...)
 	args = append(args, n)
 	for _, i := range index {

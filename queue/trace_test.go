@@ -104,6 +104,7 @@ type traceWorld struct {
 	leases  map[string]map[queue.TaskID]queue.Lease
 	seen    map[string]string
 	count   map[byte]int
+	told    string // the last event that was shown
 }
 
 func newTraceWorld(t *testing.T, b redistest.Backend) *traceWorld {

@@ -24,6 +24,7 @@ func (w *traceWorld) do(line string) []string {
 		"dead": w.settle(w.q.DeadLetter), "reclaim": w.reclaim, "turn": w.turn, "promote": w.promote, "tidy": w.tidy,
 		"redrive": w.moved(w.q.Redrive), "delete": w.moved(w.q.Delete), "inspect": w.inspect, "state": w.state,
 		"advance": w.advance, "intent": w.intent, "result": w.result, "xdel": w.xdel, "dead-tasks": w.deadTasks, "forget": w.forget, "zadd-due": w.zaddDue,
+		"events": w.events, "timeline": w.timeline, "trace": w.trace,
 	}
 	verb, ok := verbs[words[0]]
 	if !ok {
@@ -101,7 +102,7 @@ func entryLines(es []queue.Entry) []string {
 
 // begin WORKER TOKEN start=n: of the entries last read or reclaimed
 func (w *traceWorld) begin(plain []string, named map[string]string) []string {
-	b, err := w.q.Begin(bg, queue.BeginRequest{Token: token(plain[1]), Entries: w.entries[plain[0]], Start: atoi(named["start"])})
+	b, err := w.q.Begin(bg, queue.BeginRequest{Token: token(plain[1]), Consumer: plain[0], Entries: w.entries[plain[0]], Start: atoi(named["start"])})
 	if err != nil {
 		return []string{short(err)}
 	}

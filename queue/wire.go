@@ -33,7 +33,7 @@ const (
 
 // encode checks a task and returns its entry fields.
 func (q *Queue) encode(t Task) ([]string, error) {
-	if err := q.checkTask(t); err != nil {
+	if err := t.Check(q.cfg.MaxPayload); err != nil {
 		return nil, err
 	}
 	f := make([]string, 0, 6+2*len(t.Headers)+4)
@@ -50,7 +50,9 @@ func (q *Queue) encode(t Task) ([]string, error) {
 	return f, nil
 }
 
-func (q *Queue) checkTask(t Task) error {
+// Check reports what Enqueue would refuse the task for where Config.MaxPayload
+// is maxPayload: nil, or an ErrInvalidTask that names the field.
+func (t Task) Check(maxPayload int) error {
 	switch {
 	case t.ID == "":
 		return badTask("ID", "give a stable ID; package producer assigns one where none is given")
@@ -58,8 +60,8 @@ func (q *Queue) checkTask(t Task) error {
 		return badTask("ID", "use 1 to %d bytes of printable ASCII without spaces, got %d bytes", MaxIDBytes, len(t.ID))
 	case !printable(t.Kind, MaxKindBytes):
 		return badTask("Kind", "use 1 to %d bytes of printable ASCII without spaces, got %d bytes", MaxKindBytes, len(t.Kind))
-	case len(t.Payload) > q.cfg.MaxPayload:
-		return badTask("Payload", "at most %d bytes, got %d: store the data elsewhere and send a reference, or raise MaxPayload", q.cfg.MaxPayload, len(t.Payload))
+	case len(t.Payload) > maxPayload:
+		return badTask("Payload", "at most %d bytes, got %d: store the data elsewhere and send a reference, or raise MaxPayload", maxPayload, len(t.Payload))
 	case len(t.ContentType) > MaxHeaderBytes || !utf8.ValidString(t.ContentType):
 		return badTask("ContentType", "use at most %d bytes of UTF-8", MaxHeaderBytes)
 	case len(t.Headers) > MaxHeaders:

@@ -14,6 +14,7 @@
 //	          the server holds after every command that changed it
 //	tasks     what handlers do, and the other side of their effect
 //	fleet     workers, producers, the nemesis, and what must hold at the end
+//	events    what the queue tells of tasks, compared with the model at the end
 //	planted   bugs put in on purpose, and how soon each is found
 //	soak      for as long as asked, on all cores
 //

@@ -25,6 +25,7 @@ type config struct {
 	odds                      odds
 	faults                    []string      // what the nemesis does
 	every                     time.Duration // about how often
+	trace                     bool          // every step of every task is kept
 }
 
 // allFaults is what can go wrong apart from single messages.
@@ -39,7 +40,7 @@ func configOf(w *world) config {
 	c := config{
 		workers: 1 + r.IntN(4), producers: 1 + r.IntN(2), tasks: 12 + r.IntN(24),
 		concurrency: 1 + r.IntN(6), prefetch: r.IntN(3), partitions: 1 + r.IntN(2),
-		lease: lease, spread: 6 * lease, every: lease / 2,
+		lease: lease, spread: 6 * lease, every: lease / 2, trace: w.draw("trace")%2 == 0,
 	}
 	if r.IntN(4) > 0 {
 		c.odds = odds{cut: r.Float64() * .006, lost: r.Float64() * .006, slow: r.Float64() * .006}
@@ -131,7 +132,7 @@ func (f *fleet) run() {
 	f.srv.proc = f.proc
 	f.qcfg = queue.Config{
 		Name: "sim", Lease: f.cfg.lease, Partitions: f.cfg.partitions, MaxFailures: 5, NoHandlerAfter: 20 * time.Second,
-		MaxInterruptions: 6,
+		MaxInterruptions: 6, Trace: f.cfg.trace,
 	}
 	f.operator = f.newProc(observerName, false)
 	f.watch = newObserver(f.w, f.srv, f.operator.queue)

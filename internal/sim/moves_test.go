@@ -65,6 +65,9 @@ func (o *observer) granted(p *part, t *task, old, now record) {
 	if old.held() && p.leases[old.token] > millis() {
 		o.w.report(t.id, "I2: a lease beside a live one (%v to %v)", old, now)
 	}
+	if old.held() && old.token != now.token {
+		t.taken++
+	}
 	if old.place == 's' || old.place == 'd' {
 		o.w.report(t.id, "I1: a lease on a task that is %v", old)
 	}
@@ -149,6 +152,7 @@ type task struct {
 	started       map[uint64]bool // fences whose start is on record
 	failures      int
 	interruptions int
+	taken         int // over from another lease
 	runs          []*run
 	rejected      bool
 	garbage       bool

@@ -176,6 +176,7 @@ func (f *fleet) judge() {
 	for _, id := range sortedKeys(o.tasks) {
 		f.judgeTask(o.tasks[id])
 	}
+	f.judgeEvents()
 	for _, p := range o.parts {
 		for _, token := range sortedKeys(p.leases) {
 			f.w.report("", "lease %s of %s is left", token, o.owner[token])

@@ -137,6 +137,9 @@ var planted = []*bug{{
 	name: "promote forgets the index", within: 10, want: "left in the schedule",
 	lua: change("promote", "redis.call('ZREM', due, unpack(members))", ""),
 }, {
+	name: "a take-over is not told", within: 3, want: "told as reclaimed",
+	lua: change("begin", "if trace or verdict == 'take' then", "if trace and verdict ~= 'take' then"),
+}, {
 	name: "enqueue twice after a lost reply", within: 10, want: "I",
 	lua: change("enqueue", "if not parts then", "redis.call('HDEL', tasks, unpack(ARGV, ids + 1, ids + n))\nif not parts then"),
 }}

@@ -4,10 +4,12 @@
 -- KEYS[4] dead stream        KEYS[5] leases zset        KEYS[6] grants hash
 -- KEYS[7] revoked hash       KEYS[8] counts hash        KEYS[9] fence string
 -- KEYS[10] done1 hash        KEYS[11] done2 hash        KEYS[12] done3 hash
+-- KEYS[13] events stream
 -- ARGV[1] group              ARGV[2] token              ARGV[3] lease_ms
 -- ARGV[4] window_ms          ARGV[5] start              how many may start at once
 -- ARGV[6] members            "entry id\n" of every task, to find them by the token
--- ARGV[7] n                  tasks; then n IDs, n entries, n digests
+-- ARGV[7] consumer           ARGV[8] trace              1: tell of everything
+-- ARGV[9] n                  tasks; then n IDs, n entries, n digests
 -- Replies: fence, now_ms, then exceptions, three strings each: index, code,
 -- detail. Without an exception task i is granted, started when i <= start.
 --   as     granted otherwise: detail 'p <fence>' (started) or 'h <fence>' (held)
@@ -19,11 +21,12 @@
 -- second ask, as the caller does; where the lease has ended meanwhile and nobody
 -- took the task, it is granted anew. A copy is acked because the record says that the
 -- ID is done or that the task is another entry, which is seen to exist.
--- @include clock record counts done move
+-- @include clock record counts done move events
 
 local stream, tasks, leases = KEYS[1], KEYS[2], KEYS[5]
-local group, token, start, n = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[7])
-local ids, entries, digests = 7, 7 + n, 7 + 2 * n
+local group, token, start, n = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[9])
+local ids, entries, digests = 9, 9 + n, 9 + 2 * n
+local trace = ARGV[8] == '1'
 local now, us = clock()
 
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
@@ -79,7 +82,7 @@ local function new_fence()
   return int(fence)
 end
 
-local out, set, counted, copies, again = {}, {}, {}, {}, false
+local out, set, counted, copies, told, again = {}, {}, {}, {}, nil, false
 local function except(i, code, detail)
   out[#out + 1] = int(i)
   out[#out + 1] = code
@@ -92,6 +95,7 @@ for i = 1, n do
   local failures, interruptions, u, at, err = counts(troubled[i])
   if verdict == 'copy' then
     copies[#copies + 1] = entry
+    copies[entry] = {ARGV[ids + i], detail}
     except(i, 'copy', detail)
   elseif verdict == 'busy' then
     except(i, 'busy')
@@ -111,6 +115,11 @@ for i = 1, n do
       if i <= start and place == 'h' then except(i, 'as', 'h ' .. new_fence()) end
       set[#set + 1] = id
       set[#set + 1] = place .. entry .. ' ' .. mark .. ' ' .. new_fence() .. ' ' .. token
+      if trace or verdict == 'take' then
+        told = told or {}
+        told[#told + 1] = {verdict == 'take', id, recs[i], {by = ARGV[7], token = token, stage = place,
+          attempt = 1 + failures + interruptions, failures = failures, interruptions = interruptions}}
+      end
     end
     if failures + interruptions > 0 then except(i, 'count', int(failures) .. ' ' .. int(interruptions)) end
   end
@@ -127,8 +136,23 @@ if #set > 0 then
   if #counted > 0 then redis.call('HSET', KEYS[8], unpack(counted)) end
   redis.call('HSET', tasks, unpack(set))
 end
+for i = 1, told and #told or 0 do
+  local what, e = 'delivered', told[i][4]
+  e.fence, e.ends = int(fence), int(now + tonumber(ARGV[3]))
+  if told[i][1] then
+    local place, _, _, old, tok = parse(told[i][3])
+    local ends = redis.call('ZSCORE', leases, tok)
+    what, e.detail = 'reclaimed', string.sub(tok, 1, 6) .. string.sub(tok, 13) .. ' ' .. old .. ' ' ..
+      (place == 'p' and 'started' or 'held') .. ' ' .. (ends and int(tonumber(ends)) or '0')
+  end
+  note(KEYS[13], what, told[i][2], e)
+end
 if #copies > 0 then
-  redis.call('XACK', stream, group, unpack(copies))
+  local acked = redis.call('XACK', stream, group, unpack(copies))
   redis.call('XDEL', stream, unpack(copies))
+  for i = 1, acked > 0 and #copies or 0 do -- 0: this call was made before
+    local c = copies[copies[i]]
+    note(KEYS[13], 'duplicate', c[1], {by = ARGV[7], token = token, detail = c[2]})
+  end
 end
 return {int(fence or 0), int(now), unpack(out)}

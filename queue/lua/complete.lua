@@ -4,29 +4,34 @@
 -- KEYS[4] grants hash        KEYS[5] revoked hash       KEYS[6] counts hash
 -- KEYS[7] steps hash         KEYS[8] fence string       KEYS[9] done1 hash
 -- KEYS[10] done2 hash        KEYS[11] done3 hash        KEYS[12] kept1 hash
--- KEYS[13] kept2 hash        KEYS[14] kept3 hash
--- ARGV[1] group              ARGV[2] window_ms
--- ARGV[3] n                  tasks; then n IDs, n entries, n digests, n tails, n results
+-- KEYS[13] kept2 hash        KEYS[14] kept3 hash        KEYS[15] events stream
+-- ARGV[1] group              ARGV[2] window_ms          ARGV[3] consumer
+-- ARGV[4] trace              1: tell of everything
+-- ARGV[5] n                  tasks; then n IDs, n entries, n digests, n tails, n results
 -- then                       tokens of grants that end with this call
 -- Replies: exceptions (see include/settle.lua); without one a task is completed.
 -- Keeps I4, I5, I7, I8. Entries are acked after the holder was checked.
--- @include clock record done settle
+-- @include clock record done events settle
 
 local stream, tasks, leases = KEYS[1], KEYS[2], KEYS[3]
-local group, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local ids, entries, digests, tails, results = 3, 3 + n, 3 + 2 * n, 3 + 3 * n, 3 + 4 * n
+local group, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+local ids, entries, digests, tails, results = 5, 5 + n, 5 + 2 * n, 5 + 3 * n, 5 + 4 * n
 local slices = {KEYS[9], KEYS[10], KEYS[11]}
 local _, us = clock()
 local ms = done_time(us, KEYS[8], window)
 
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
-local mine, acked, marks, kept = {}, {}, {}, {}
+local mine, acked, marks, kept, told = {}, {}, {}, {}, nil
 for i = 1, n do
   local rec, tail = recs[i], ARGV[tails + i]
   if held_by(rec, tail) then
     local _, _, mark = parse(rec)
     mine[#mine + 1] = ARGV[ids + i]
     acked[#acked + 1] = ARGV[entries + i]
+    if ARGV[4] == '1' then
+      told = told or {}
+      told[#told + 1] = {by = ARGV[3], tail = tail, leases = leases, stage = string.sub(rec, 1, 1)}
+    end
     marks[#marks + 1] = ARGV[digests + i]
     marks[#marks + 1] = string.sub(tail, -14, -8) .. enqueue_tag(mark)
     if ARGV[results + i] ~= '' then
@@ -34,7 +39,7 @@ for i = 1, n do
       kept[#kept + 1] = ARGV[results + i]
     end
   else
-    refuse(i, rec, tail, done_slices(slices, ms, window), ARGV[digests + i])
+    refuse(i, rec, tail, done_slices(slices, ms, window), ARGV[digests + i], KEYS[15], ARGV[ids + i], {by = ARGV[3], detail = 'complete'})
   end
 end
 
@@ -58,5 +63,6 @@ redis.call('HDEL', tasks, unpack(mine))
 if redis.call('EXISTS', KEYS[6]) == 1 then redis.call('HDEL', KEYS[6], unpack(mine)) end
 redis.call('XACK', stream, group, unpack(acked))
 redis.call('XDEL', stream, unpack(acked))
-end_grants(leases, KEYS[4], KEYS[5], 4 + 5 * n)
+for i = 1, told and #told or 0 do note(KEYS[15], 'completed', mine[i], told[i]) end
+end_grants(leases, KEYS[4], KEYS[5], 6 + 5 * n)
 return out

@@ -4,13 +4,13 @@
 -- KEYS[4] due zset           KEYS[5] dead stream        KEYS[6] revoked hash
 -- KEYS[7] counts hash        KEYS[8] steps hash         KEYS[9] done1 hash
 -- KEYS[10] done2 hash        KEYS[11] done3 hash        KEYS[12] kept1 hash
--- KEYS[13] kept2 hash        KEYS[14] kept3 hash
+-- KEYS[13] kept2 hash        KEYS[14] kept3 hash        KEYS[15] events stream
 -- ARGV[1] group
 -- ARGV[2] n                  tasks; then n IDs, n digests
 -- Replies: n places the tasks were in, '' for an ID that is not known.
 -- Keeps I1: the record goes in the same step as the entry, so the holder's
 -- later settle finds nothing; it is told at its next renewal.
--- @include record move
+-- @include clock record move events
 
 local stream, tasks, group, n = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local recs = redis.call('HMGET', tasks, unpack(ARGV, 3, 2 + n))
@@ -42,5 +42,6 @@ for i = 1, n do
       redis.call('HDEL', KEYS[s + 3], digest, digest .. '/')
     end
   end
+  if replies[i] ~= '' then note(KEYS[15], 'deleted', id, {detail = replies[i]}) end
 end
 return replies

@@ -4,11 +4,13 @@
 -- KEYS[4] due zset           KEYS[5] dead stream        KEYS[6] leases zset
 -- KEYS[7] conf hash          KEYS[8] fence string       KEYS[9] done1 hash
 -- KEYS[10] done2 hash        KEYS[11] done3 hash        KEYS[12] counts hash
+-- KEYS[13] events stream
 -- ARGV[1] tag                of the call, so that its own re-send is recognised
 -- ARGV[2] window_ms          retention window
 -- ARGV[3] backlog            unfinished tasks allowed in this partition, 0 unbounded
 -- ARGV[4] partitions         of the queue
--- ARGV[5] n                  tasks; then n IDs, n digests, n due times ('' now,
+-- ARGV[5] trace              1: tell of everything
+-- ARGV[6] n                  tasks; then n IDs, n digests, n due times ('' now,
 --                            '+ms' from now, 'ms' absolute), n field counts, all fields
 -- Replies: MISMATCH <partitions> when the queue was made with another number,
 -- UNMADE when this partition was never made: nobody may read it; else n places:
@@ -16,11 +18,11 @@
 -- When all are errors, the first of them alone.
 -- Keeps I1, I5, I7, I8. Its first write is one that a full server refuses, so
 -- that it is refused whole.
--- @include clock record done move
+-- @include clock record done move events
 
 local stream, tasks, scheduled, due, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tag, window, backlog, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
-local ids, digests, dues, sizes = 5, 5 + n, 5 + 2 * n, 5 + 3 * n
+local tag, window, backlog, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[6])
+local ids, digests, dues, sizes = 6, 6 + n, 6 + 2 * n, 6 + 3 * n
 
 local parts = redis.call('HGET', KEYS[7], 'partitions')
 if not parts then return redis.error_reply('UNMADE partition') end
@@ -64,7 +66,8 @@ local function add(id, first, last, when)
   return 'waiting', failed(entry) and entry or 'w' .. entry .. ' ' .. tag
 end
 
-local replies, set, seen, at, refused = {}, {}, {}, sizes + n, 0
+local trace = ARGV[5] == '1'
+local replies, set, seen, fresh, at, refused = {}, {}, {}, trace and {}, sizes + n, 0
 for i = 1, n do
   local id, rec, mark, size = ARGV[ids + i], recs[i], marks[i], tonumber(ARGV[sizes + i])
   if seen[id] then
@@ -90,10 +93,19 @@ for i = 1, n do
       seen[id] = place
       if room > 0 then room = room - 1 end
       replies[i] = 'added ' .. place
+      if trace then fresh[i] = true end
     end
   end
   at = at + size
 end
 if refused == n then return redis.error_reply(string.sub(replies[1], 7)) end
 if #set > 0 then redis.call('HSET', tasks, unpack(set)) end
+-- A producer that sends a million IDs again would push out all other events, so
+-- its duplicates are told like additions: on request only.
+for i = 1, trace and n or 0 do
+  local verdict, place = string.match(replies[i], '^(%a+) ?(.*)$')
+  if fresh[i] or verdict == 'duplicate' then
+    note(KEYS[13], fresh[i] and 'enqueued' or verdict, ARGV[ids + i], {token = tag, detail = place})
+  end
+end
 return replies

@@ -1,12 +1,13 @@
 -- Promote: moves due tasks to the stream.
 --
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] scheduled stream
--- KEYS[4] due zset           KEYS[5] counts hash
+-- KEYS[4] due zset           KEYS[5] counts hash        KEYS[6] events stream
 -- ARGV[1] limit              tasks at most
+-- ARGV[2] trace              1: tell of everything
 -- Replies: number moved, 1 if more are due, then members of the schedule that
 -- had no task and were set aside.
 -- Keeps I1, I7: a task enters the stream once for each of its due members.
--- @include clock record move
+-- @include clock record move events
 
 local stream, tasks, scheduled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local limit = tonumber(ARGV[1])
@@ -41,6 +42,7 @@ local function promote(entry, id)
   end
   gone[#gone + 1] = entry
   moved = moved + 1
+  if ARGV[2] == '1' then note(KEYS[6], 'promoted', id, {}) end
   return true
 end
 

@@ -4,7 +4,7 @@
 --
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] leases zset
 -- KEYS[4] grants hash        KEYS[5] revoked hash       KEYS[6] counts hash
--- KEYS[7] consumers zset     KEYS[8] conf hash
+-- KEYS[7] consumers zset     KEYS[8] conf hash          KEYS[9] events stream
 -- ARGV[1] group              ARGV[2] consumer           ARGV[3] max entries
 -- ARGV[4] grace_ms           after which an entry without a lease is anybody's,
 --                            and a silent consumer counts as gone
@@ -15,7 +15,7 @@
 -- Replies: more (1 or 0), entries as XCLAIM gives them, flat list of entry and
 -- delay_ms since its lease ended (0: not known), flat list of missing ID and entry.
 -- Keeps I1, I2. Only entries that are gone from the stream are acked.
--- @include clock record move walk
+-- @include clock record move walk events
 
 local keys = {stream = KEYS[1], tasks = KEYS[2], leases = KEYS[3], conf = KEYS[8], suffix = ARGV[6]}
 local group, me, max, grace = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -31,7 +31,7 @@ for i = 1, #far do redis.call('ZADD', keys.leases, int(horizon), far[i]) end
 local own = {}
 for i = 7, #ARGV do own[ARGV[i]] = true end
 
-local wanted, ids, delay, have, more = {}, {}, {}, {}, 0
+local wanted, ids, delay, have, unbegun, more = {}, {}, {}, {}, {}, 0
 local missing = {}
 local function want(entry, id, ms)
   if have[entry] then return true end
@@ -69,8 +69,9 @@ local over = redis.call('ZRANGEBYSCORE', keys.leases, '-inf', int(now), 'WITHSCO
 for i = 1, #over, 2 do ended(over[i], tonumber(over[i + 1])) end
 if #over == 2 * (GRANTS + #ARGV - 6) then more = 1 end
 
-local function orphan(entry, id, rec)
+local function orphan(entry, id, rec, consumer)
   local token = rec and select(5, parse(rec))
+  if not token then unbegun[entry] = consumer end
   if token and own[token] then return true end
   return want(entry, id, 0)
 end
@@ -100,6 +101,9 @@ for i = 1, #wanted do
   if found[entry] then
     delays[#delays + 1] = entry
     delays[#delays + 1] = int(delay[entry])
+    if unbegun[entry] then
+      note(KEYS[9], 'recovered', ids[entry], {by = me, detail = unbegun[entry]})
+    end
   else
     redis.call('XACK', keys.stream, group, entry)
     local rec = redis.call('HGET', keys.tasks, ids[entry])
@@ -107,6 +111,7 @@ for i = 1, #wanted do
     redis.call('HDEL', KEYS[6], ids[entry])
     missing[#missing + 1] = ids[entry]
     missing[#missing + 1] = entry
+    note(KEYS[9], 'lost', ids[entry], {by = me, detail = 'entry ' .. entry .. ' was deleted from outside'})
   end
 end
 return {more, entries, delays, missing}

@@ -1,12 +1,12 @@
 -- Redrive: moves dead letters back to the stream with a full budget.
 --
 -- KEYS[1] stream stream      KEYS[2] tasks hash         KEYS[3] dead stream
--- KEYS[4] counts hash
+-- KEYS[4] counts hash        KEYS[5] events stream
 -- ARGV[1] n                  tasks; then n IDs
 -- Replies: n strings: 'dead' moved, '' unknown, 'packed' too many fields to
 -- move, else the place where the task is instead.
 -- Keeps I1, I7.
--- @include clock record move
+-- @include clock record move events
 
 local stream, tasks, dead, n = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
 local recs = redis.call('HMGET', tasks, unpack(ARGV, 2, 1 + n))
@@ -35,6 +35,7 @@ for i = 1, n do
         redis.call('HSET', tasks, id, 'w' .. new .. ' ' .. enqueue_tag(mark))
       end
       redis.call('XDEL', dead, entry)
+      note(KEYS[5], 'redriven', id, {detail = letter[2]})
     end
   end
 end

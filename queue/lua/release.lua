@@ -6,18 +6,19 @@
 -- KEYS[4] due zset           KEYS[5] dead stream        KEYS[6] leases zset
 -- KEYS[7] grants hash        KEYS[8] revoked hash       KEYS[9] counts hash
 -- KEYS[10] fence string      KEYS[11] done1 hash        KEYS[12] done2 hash
--- KEYS[13] done3 hash
--- ARGV[1] group              ARGV[2] window_ms          ARGV[3] no_handler_ms
--- ARGV[4] n                  tasks; then n IDs, n entries, n digests, n tails,
+-- KEYS[13] done3 hash        KEYS[14] events stream
+-- ARGV[1] group              ARGV[2] window_ms          ARGV[3] consumer
+-- ARGV[4] no_handler_ms      ARGV[5] trace              1: tell of everything
+-- ARGV[6] n                  tasks; then n IDs, n entries, n digests, n tails,
 --                            n delays (delay_ms, 0 at once, 'u' unhandled)
 -- then                       tokens of grants that end with this call
 -- Replies: exceptions (see include/settle.lua); without one a task is released.
 -- Keeps I1, I4, I7. Entries are acked after the holder was checked and the copy made.
--- @include clock record counts done move settle
+-- @include clock record counts done move events settle
 
 local stream, tasks, scheduled, due, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local group, patience, n = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
-local ids, entries, digests, tails, delays = 4, 4 + n, 4 + 2 * n, 4 + 3 * n, 4 + 4 * n
+local group, patience, n = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[6])
+local ids, entries, digests, tails, delays = 6, 6 + n, 6 + 2 * n, 6 + 3 * n, 6 + 4 * n
 local now, us = clock()
 
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
@@ -41,8 +42,8 @@ local function unhandled(id, entry, fields)
 end
 
 local function release(i, id, entry, rec, tail)
-  local fields = take(stream, entry)
-  if not fields then return drop_gone(i, stream, group, tasks, KEYS[9], id, entry) end
+  local fields, e = take(stream, entry), {by = ARGV[3], tail = tail, leases = KEYS[6], stage = string.sub(rec, 1, 1)}
+  if not fields then return drop_gone(i, stream, group, tasks, KEYS[9], KEYS[14], id, entry, e) end
   local _, _, mark = parse(rec)
   local delay, moved, place = ARGV[delays + i], nil, 'w'
   if delay == 'u' then
@@ -58,6 +59,10 @@ local function release(i, id, entry, rec, tail)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
   if place == 'd' then except(i, 'dead') end
+  if place == 'd' or ARGV[5] == '1' then
+    e.detail = place == 'd' and 'no_handler' or delay == 'u' and 'no handler for it here' or delay == '0' and 'at once' or 'due ' .. int(now + tonumber(delay))
+    note(KEYS[14], place == 'd' and 'dead' or 'released', id, e)
+  end
 end
 
 for i = 1, n do
@@ -65,8 +70,8 @@ for i = 1, n do
   if held_by(rec, tail) then
     release(i, id, entry, rec, tail)
   else
-    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i])
+    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i], KEYS[14], id, {by = ARGV[3], detail = 'release'})
   end
 end
-end_grants(KEYS[6], KEYS[7], KEYS[8], 5 + 5 * n)
+end_grants(KEYS[6], KEYS[7], KEYS[8], 7 + 5 * n)
 return out

@@ -5,18 +5,19 @@
 -- KEYS[4] due zset           KEYS[5] dead stream        KEYS[6] leases zset
 -- KEYS[7] grants hash        KEYS[8] revoked hash       KEYS[9] counts hash
 -- KEYS[10] fence string      KEYS[11] done1 hash        KEYS[12] done2 hash
--- KEYS[13] done3 hash
--- ARGV[1] group              ARGV[2] window_ms          ARGV[3] max_failures
--- ARGV[4] n                  tasks; then n IDs, n entries, n digests, n tails,
+-- KEYS[13] done3 hash        KEYS[14] events stream
+-- ARGV[1] group              ARGV[2] window_ms          ARGV[3] consumer
+-- ARGV[4] max_failures
+-- ARGV[5] n                  tasks; then n IDs, n entries, n digests, n tails,
 --                            n delay_ms, n error texts
 -- then                       tokens of grants that end with this call
 -- Replies: exceptions (see include/settle.lua); without one a task is scheduled.
 -- Keeps I1, I4, I7. Entries are acked after the holder was checked and the copy made.
--- @include clock record counts done move settle
+-- @include clock record counts done move events settle
 
 local stream, tasks, scheduled, due, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local group, max, n = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
-local ids, entries, digests, tails, delays, errs = 4, 4 + n, 4 + 2 * n, 4 + 3 * n, 4 + 4 * n, 4 + 5 * n
+local group, max, n = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
+local ids, entries, digests, tails, delays, errs = 5, 5 + n, 5 + 2 * n, 5 + 3 * n, 5 + 4 * n, 5 + 5 * n
 local now, us = clock()
 
 local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
@@ -25,7 +26,8 @@ redis.call('ZREM', KEYS[6], '') -- a removal first: accepted by a full server
 
 local function retry(i, id, entry, rec, tail)
   local fields = take(stream, entry)
-  if not fields then return drop_gone(i, stream, group, tasks, KEYS[9], id, entry) end
+  local e = {by = ARGV[3], tail = tail, leases = KEYS[6], stage = string.sub(rec, 1, 1)}
+  if not fields then return drop_gone(i, stream, group, tasks, KEYS[9], KEYS[14], id, entry, e) end
   local _, _, mark = parse(rec)
   local f, x = counts(troubled[i])
   local place, how, moved = 's', ',R', nil
@@ -41,7 +43,14 @@ local function retry(i, id, entry, rec, tail)
   put_record(tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
-  if place == 'd' then except(i, 'dead') end
+  e.attempt, e.failures, e.interruptions, e.err = f + x, f, x, ARGV[errs + i]
+  e.detail = place == 's' and 'due ' .. int(now + tonumber(ARGV[delays + i])) or 'for the last time'
+  note(KEYS[14], 'failed', id, e)
+  if place == 'd' then
+    e.detail = 'failures'
+    note(KEYS[14], 'dead', id, e)
+    except(i, 'dead')
+  end
 end
 
 for i = 1, n do
@@ -49,8 +58,8 @@ for i = 1, n do
   if held_by(rec, tail) then
     retry(i, id, entry, rec, tail)
   else
-    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i])
+    refuse(i, rec, tail, done_slices({KEYS[11], KEYS[12], KEYS[13]}, done_time(us, KEYS[10], tonumber(ARGV[2])), tonumber(ARGV[2])), ARGV[digests + i], KEYS[14], id, {by = ARGV[3], detail = 'retry', err = ARGV[errs + i]})
   end
 end
-end_grants(KEYS[6], KEYS[7], KEYS[8], 5 + 6 * n)
+end_grants(KEYS[6], KEYS[7], KEYS[8], 6 + 6 * n)
 return out

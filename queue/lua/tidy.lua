@@ -6,13 +6,13 @@
 -- KEYS[7] counts hash        KEYS[8] consumers zset     KEYS[9] conf hash
 -- KEYS[10] fence string      KEYS[11] done1 hash        KEYS[12] done2 hash
 -- KEYS[13] done3 hash        KEYS[14] kept1 hash        KEYS[15] kept2 hash
--- KEYS[16] kept3 hash
+-- KEYS[16] kept3 hash        KEYS[17] events stream
 -- ARGV[1] group              ARGV[2] grace_ms           ARGV[3] window_ms
 -- Replies: names of consumers removed, flat list of ID and entry of tasks whose
 -- entry was deleted from outside.
 -- Keeps I1, I8. A consumer is removed in the same step in which it is seen to
 -- have nothing pending: removing it would throw its rows away.
--- @include clock record done move
+-- @include clock record done move events
 
 local stream, tasks, scheduled, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local group, grace, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -76,6 +76,7 @@ local function report(id, entry)
   redis.call('HDEL', KEYS[7], id)
   lost[#lost + 1] = id
   lost[#lost + 1] = entry
+  note(KEYS[17], 'lost', id, {detail = 'entry ' .. entry .. ' was deleted from outside'})
 end
 
 local function examine(id, rec)

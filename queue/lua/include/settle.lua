@@ -25,8 +25,9 @@ local function except(i, code, detail)
   out[#out + 1] = detail or ''
 end
 
--- refuse: reports why the caller may not settle.
-local function refuse(i, rec, tail, live, digest)
+-- refuse(i, rec, tail, live, digest, events, id, e): reports why the caller may not
+-- settle, and tells of it when its lease was lost; e: what note takes.
+local function refuse(i, rec, tail, live, digest, events, id, e)
   local how, tag = settled_as(rec, tail), string.sub(tail, -14, -8)
   if how then return except(i, 'again', how) end
   for s = 1, #live do
@@ -34,15 +35,19 @@ local function refuse(i, rec, tail, live, digest)
     if v and string.sub(v, 1, 7) == tag then return except(i, 'again', 'C') end
   end
   except(i, 'lost')
+  e.tail, e.detail = tail, e.detail .. ', now ' .. (rec and places[string.sub(rec, 1, 1)] or 'unknown or done')
+  note(events, 'refused', id, e)
 end
 
 -- drop_gone: forgets a pending task of the caller whose entry is gone.
-local function drop_gone(i, stream, group, tasks, counted, id, entry)
+local function drop_gone(i, stream, group, tasks, counted, events, id, entry, e)
   redis.call('XACK', stream, group, entry)
   redis.call('HDEL', tasks, id)
   redis.call('HDEL', counted, id)
   latest[id] = false
   except(i, 'gone', entry)
+  e.detail = 'entry ' .. entry .. ' was deleted from outside'
+  note(events, 'lost', id, e)
 end
 
 -- end_grants: forgets the grants named from ARGV[first] on. Something not

@@ -1,8 +1,7 @@
 -- walk(consumer, rows, idle_ms): looks at some pending entries (of one consumer,
 -- or of all where it is ''), from where the last walk stopped, and calls
--- found(entry, id, rec, fields) for each that was delivered at least idle_ms
--- ago and that no live lease covers; fields are nil when the entry was deleted
--- from outside. Answers the number of rows.
+-- found(entry, id, rec, consumer) for each that was delivered at least idle_ms
+-- ago and that no live lease covers. Answers the number of rows.
 -- A delivery in the future, before the server's clock was stepped back, shows as
 -- idle for 0 ms: under a consumer's own name, which is walked only when nothing
 -- was heard of it for long, that is no delivery of this moment.
@@ -29,7 +28,7 @@ local function walk(keys, group, consumer, rows, idle_ms, now, found)
         local ends = at == entry and token and redis.call('ZSCORE', keys.leases, token)
         covered = ends and tonumber(ends) > now
       end
-      if not covered and not found(entry, id, rec, fields) then
+      if not covered and not found(entry, id, rec, page[i][2]) then
         redis.call('HSET', keys.conf, cursor, entry)
         return #page
       end
