@@ -35,7 +35,9 @@ func (f *fetcher) beginAll(entries []queue.Entry, origin Source) error {
 // consumer name is given up with them, others recover them.
 func (f *fetcher) begin(i int, entries []queue.Entry, origin Source) error {
 	w, s := f.w, f.w.sources[i]
-	req := queue.BeginRequest{Token: s.NewToken(), Entries: entries, Start: w.promise(len(entries))}
+	req := queue.BeginRequest{
+		Token: s.NewToken(), Consumer: *w.consumer.Load(), Entries: entries, Start: w.promise(len(entries)),
+	}
 	until := time.Now().Add(s.shortest / 2)
 	for {
 		f.l.beat()
@@ -90,7 +92,8 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 	}
 
 	var run []started
-	var lost []*item
+	var lost []loss
+	var taken []subject
 	w.mu.Lock()
 	h := &w.hand
 	s.told(b.ServerNow, now)
@@ -99,8 +102,8 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 		it.route = routes[i]
 		switch {
 		case !d.Lease.Trusted(now):
-			lost = append(lost, it)
 			h.drop(it)
+			lost = append(lost, it.loss(LossExpired, false))
 		case !known[i]:
 			w.giveBack(it, queue.Settlement{Unhandled: true}, FailedNoHandler)
 		case w.draining():
@@ -116,6 +119,9 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 			it.phase = phaseHeld
 			h.held = append(h.held, it)
 		}
+		if origin == SourceReclaimed && len(taken) < maxLoggedTaken {
+			taken = append(taken, it.subject())
+		}
 	}
 	for _, d := range b.Exhausted {
 		it := h.add(s, d, origin)
@@ -130,9 +136,8 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 		go w.runTask(r)
 	}
 	w.reportBatch(s, b, origin)
-	for _, it := range lost {
-		w.reportLoss(it, LossExpired, false)
-	}
+	w.reportTaken(s, taken, len(b.Deliveries))
+	w.reportLosses(lost)
 }
 
 // settleUnstarted settles a task that must not be started now, if it is one:
@@ -156,6 +161,19 @@ func (w *Worker) settleUnstarted(it *item, now time.Time) bool {
 // the worker that could not run it.
 const handBackDelay = time.Second
 
+// maxLoggedTaken is how many of the tasks that were reclaimed together are named
+// in one log line each; the server keeps an event of every one.
+const maxLoggedTaken = 100
+
+func (w *Worker) reportTaken(s *source, taken []subject, n int) {
+	for _, about := range taken {
+		w.log.Info("task reclaimed", about.attrs()...)
+	}
+	if len(taken) > 0 && n > len(taken) {
+		w.log.Info("more tasks reclaimed", "queue", s.name, "count", n-len(taken))
+	}
+}
+
 func (w *Worker) reportBatch(s *source, b queue.Batch, origin Source) {
 	if n := len(b.Deliveries) + len(b.Exhausted); n > 0 {
 		w.observe.Delivered(s.name, origin, n)
@@ -166,7 +184,8 @@ func (w *Worker) reportBatch(s *source, b queue.Batch, origin Source) {
 	if n := len(b.Buried); n > 0 {
 		w.observe.Buried(s.name, n)
 		for _, c := range b.Buried {
-			w.log.Warn("entry is no task, now a dead letter", "queue", s.name, "task_id", c.TaskID, "entry_id", c.EntryID, "why", c.Detail)
+			w.log.Warn("entry is no task, now a dead letter",
+				"task", c.TaskID, "queue", s.name, "consumer", *w.consumer.Load(), "entry", c.EntryID, "error", c.Detail)
 		}
 	}
 }

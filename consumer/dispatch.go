@@ -125,7 +125,8 @@ func (w *Worker) start(batch []*item) {
 
 	now := time.Now()
 	var run []started
-	var lost, again []*item
+	var lost []loss
+	var again []*item
 	var failure error
 	w.mu.Lock()
 	h := &w.hand
@@ -137,7 +138,11 @@ func (w *Worker) start(batch []*item) {
 			it.confirmed = it.confirmed || errors.Is(err, queue.ErrLeaseLost)
 			h.slots.end(false)
 			h.drop(it)
-			lost = append(lost, it)
+			how := LossExpired
+			if it.confirmed {
+				how = LossServer
+			}
+			lost = append(lost, it.loss(how, false))
 		case err != nil:
 			failure = err
 			it.tries++
@@ -162,13 +167,7 @@ func (w *Worker) start(batch []*item) {
 	for _, r := range run {
 		go w.runTask(r)
 	}
-	for _, it := range lost {
-		how := LossExpired
-		if it.confirmed {
-			how = LossServer
-		}
-		w.reportLoss(it, how, false)
-	}
+	w.reportLosses(lost)
 	if failure != nil {
 		l.failed(failure, "queue", src.name)
 	} else {

@@ -32,7 +32,8 @@
 //	              queues, since it alone decides how much is asked for. Ends
 //	              first: when the worker drains, after the read in progress.
 //	dispatch      moves held tasks to free slots; hands them back at drain.
-//	housekeeping  promotes scheduled tasks and tidies up, as the turns say.
+//	housekeeping  promotes scheduled tasks and tidies up, as the turns say, and
+//	              once a minute adds how long handlers took.
 //	watch         sees leases whose trust has run out and handlers that are
 //	              stuck. It makes no calls, so nothing can hold it up.
 //	renew         renews leases, and parts stuck tasks from their neighbours.
@@ -41,7 +42,8 @@
 //	handler       Only these can outlive Run, and *AbandonedError names them.
 //
 // Besides, Run's own goroutine waits for the end of its context and then for
-// the drain. All state they share is in hand, under Worker.mu, which is never
+// the drain, and adds the last handler times, which takes half a second at
+// most. All state they share is in hand, under Worker.mu, which is never
 // held over a call or a callback. A loop that waits is poked when there may be
 // something for it to do, and looks at the state again; which of several
 // events woke it decides nothing.

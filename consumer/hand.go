@@ -20,17 +20,19 @@ const (
 	phaseGone
 )
 
-// item is one task in hand. Everything but the first five fields is guarded
+// item is one task in hand. Everything but the first six fields is guarded
 // by Worker.mu.
 type item struct {
 	src    *source
 	task   queue.Task
 	lease  queue.Lease
 	origin Source
+	trace  string // its traceparent, kept when the headers are let go
 	route  Route
 
-	grant *grant
-	phase phase
+	grant   *grant
+	trusted time.Time // until when its grant was, once it has left that
+	phase   phase
 
 	next  time.Time // earliest next call for it, after one that failed
 	tries int       // calls that failed in a row
@@ -78,6 +80,7 @@ type entryKey struct {
 type grant struct {
 	src     *source
 	g       queue.Grant
+	since   time.Time // when it was asked for
 	trusted time.Time // may be relied on until then
 	items   []*item   // in hand, in the order they came
 	due     time.Time // next renewal
@@ -87,10 +90,10 @@ type grant struct {
 	dropped bool      // a task of it left this worker unsettled: the server must not forget it yet
 }
 
-func (g *grant) scheduleRenewal() {
-	sent := g.trusted.Add(queue.Margin(g.g.Length) - g.g.Length)
-	g.due = sent.Add(g.g.Length / 3)
-}
+// sent is when it was last asked for.
+func (g *grant) sent() time.Time { return g.trusted.Add(queue.Margin(g.g.Length) - g.g.Length) }
+
+func (g *grant) scheduleRenewal() { g.due = g.sent().Add(g.g.Length / 3) }
 
 // hand is everything a worker has in hand. Guarded by Worker.mu.
 type hand struct {
@@ -115,6 +118,17 @@ func (h *hand) idle() bool {
 // soloWaits reports whether a task in hand waits for its turn to run alone.
 func (h *hand) soloWaits() bool { return slices.ContainsFunc(h.held, (*item).solo) }
 
+// oldest returns when the oldest lease that is held was asked for, and false
+// when none is. Grants are in the order in which they came.
+func (h *hand) oldest() (time.Time, bool) {
+	for _, g := range h.grants {
+		if g.renewable() {
+			return g.since, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // grantOf returns the grant of a lease, new if need be.
 func (h *hand) grantOf(src *source, l queue.Lease) *grant {
 	for i := len(h.grants) - 1; i >= 0; i-- { // it is most likely the newest
@@ -123,6 +137,7 @@ func (h *hand) grantOf(src *source, l queue.Lease) *grant {
 		}
 	}
 	g := &grant{src: src, g: l.Grant, trusted: l.TrustedUntil}
+	g.since = g.sent()
 	g.scheduleRenewal()
 	h.grants = append(h.grants, g)
 	return g
@@ -130,7 +145,7 @@ func (h *hand) grantOf(src *source, l queue.Lease) *grant {
 
 // add takes a delivery in hand. Its phase is the caller's to set.
 func (h *hand) add(src *source, d queue.Delivery, origin Source) *item {
-	it := &item{src: src, task: d.Task, lease: d.Lease, origin: origin}
+	it := &item{src: src, task: d.Task, lease: d.Lease, origin: origin, trace: d.Task.Headers["traceparent"]}
 	it.grant = h.grantOf(src, d.Lease)
 	it.grant.items = append(it.grant.items, it)
 	h.entries[it.entry()] = it
@@ -152,7 +167,7 @@ func (h *hand) leaveGrant(it *item) {
 	if g == nil {
 		return
 	}
-	it.grant = nil
+	it.grant, it.trusted = nil, g.trusted
 	g.items = deleteOne(g.items, it)
 	if len(g.items) == 0 {
 		h.grants = deleteOne(h.grants, g)
@@ -182,7 +197,7 @@ func (h *hand) regrant(it *item, own queue.Grant) {
 		return
 	}
 	h.leaveGrant(it)
-	g := &grant{src: it.src, g: own, trusted: old.trusted, parted: true, items: []*item{it}}
+	g := &grant{src: it.src, g: own, since: old.since, trusted: old.trusted, parted: true, items: []*item{it}}
 	it.grant = g
 	h.grants = append(h.grants, g)
 }

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"time"
+
 	"github.com/claimq/claimq/queue"
 )
 
@@ -50,8 +52,13 @@ func (w *Worker) nextChore() (chore, bool) {
 // this worker or another.
 func (w *Worker) housekeepingLoop() {
 	l := w.housekeeping
+	next := time.Now().Add(timesEvery)
 	for {
 		l.beat()
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(timesEvery)
+			w.addTimes()
+		}
 		c, ok := w.nextChore()
 		if !ok || w.draining() {
 			if !l.wait(w.tick) {
@@ -126,6 +133,6 @@ func (w *Worker) reportLost(s *source, lost []queue.Copy) {
 			break
 		}
 		w.log.Error("task lost: its entry was deleted or trimmed from outside",
-			"queue", s.name, "task_id", cut(string(c.TaskID), maxLoggedID), "entry_id", c.EntryID, "detail", c.Detail)
+			"task", cut(string(c.TaskID), maxLoggedID), "queue", s.name, "entry", c.EntryID, "detail", c.Detail)
 	}
 }

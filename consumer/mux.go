@@ -13,8 +13,9 @@ import (
 // Delivery is what a handler is given: the task and the lease under which it
 // runs.
 type Delivery struct {
-	Task  queue.Task
-	Lease queue.Lease
+	Task   queue.Task
+	Lease  queue.Lease
+	Source Source // how the task came to this worker
 }
 
 // Handler runs one task. It settles by what it returns: nil completes the

@@ -41,7 +41,10 @@ type Ended struct {
 	DeadReason queue.DeadReason // with DeadLettered
 	Ran        bool             // a handler was started for it in this delivery
 	Duration   time.Duration    // how long the handler ran
+	Lease      time.Duration    // length of its lease
 	Attempt    int              // from 1
+	// TraceParent is the task's header of that name, as it came.
+	TraceParent string
 	// SinceEnqueue is the time since the task was accepted, by the server's
 	// clock. Zero when not known.
 	SinceEnqueue time.Duration
@@ -53,6 +56,8 @@ type Started struct {
 	Kind    string
 	TaskID  queue.TaskID
 	Attempt int
+	// TraceParent is the task's header of that name, as it came.
+	TraceParent string
 	// Wait is the time from when the task could start (accepted, or due) to
 	// now, for first attempts; otherwise negative.
 	Wait time.Duration

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,6 +48,45 @@ func Release(err error) error {
 		err = errors.New("handed back by its handler")
 	}
 	return &release{err: err}
+}
+
+// OutcomeOf tells what a worker makes of what a handler returned under ctx, and
+// why the attempt failed if it did; for middleware that reports it. The server
+// has the last word: a task that has failed too often becomes a dead letter,
+// and to a holder that was replaced it answers queue.Lost.
+func OutcomeOf(ctx context.Context, result []byte, err error) (queue.Outcome, FailureReason) {
+	if err == nil {
+		if len(result) > queue.MaxResultBytes {
+			return queue.DeadLettered, FailedError
+		}
+		return queue.Completed, FailedNone
+	}
+	if d, ok := asType[*deadLetter](err); ok {
+		return queue.DeadLettered, d.reason
+	}
+	if _, ok := asType[*retryAfter](err); ok {
+		return queue.Retried, FailedError
+	}
+	if _, ok := asType[*release](err); ok {
+		return queue.Released, FailedNone
+	}
+	outcome, reason := queue.Retried, FailedError
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, ErrTaskTimeout):
+		reason = FailedTimeout
+	case errors.Is(cause, ErrDraining):
+		outcome, reason = queue.Released, FailedCanceled
+	case cause != nil:
+		reason = FailedCanceled
+	}
+	if _, ok := asType[*PanicError](err); ok {
+		outcome, reason = queue.Retried, FailedPanic
+	}
+	if errors.Is(cause, queue.ErrLeaseLost) {
+		outcome = queue.Lost
+	}
+	return outcome, reason
 }
 
 type deadLetter struct {

@@ -96,10 +96,13 @@ func (w *Worker) dueGrants(s *source, now time.Time) (due []*grant, timeout time
 }
 
 type loss struct {
-	it      *item
+	about   subject
 	how     LeaseLoss
 	running bool
 }
+
+// loss describes that the lease of the item is lost. The caller holds mu.
+func (it *item) loss(how LeaseLoss, running bool) loss { return loss{it.subject(), how, running} }
 
 func (w *Worker) renewed(s *source, grants []*grant, answers []queue.Renewal, took time.Duration) {
 	now := time.Now()
@@ -162,13 +165,13 @@ func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []l
 	case phaseHeld:
 		w.hand.unhold(it)
 		w.hand.drop(it)
-		losses = append(losses, loss{it, how, false})
+		losses = append(losses, it.loss(how, false))
 	case phaseRunning:
 		it.cancel(queue.ErrLeaseLost)
 		if at := now.Add(w.cfg.Grace); at.Before(it.stuckAt) {
 			it.stuckAt = at
 		}
-		losses = append(losses, loss{it, how, true})
+		losses = append(losses, it.loss(how, true))
 	case phaseSettling:
 		return losses
 	}
@@ -178,11 +181,7 @@ func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []l
 
 func (w *Worker) reportLosses(losses []loss) {
 	for _, x := range losses {
-		w.reportLoss(x.it, x.how, x.running)
+		w.observe.LeaseLost(LeaseLost{Queue: x.about.queue, Kind: x.about.kind, TaskID: x.about.task, How: x.how, Running: x.running})
+		w.log.Warn("lease lost", x.about.attrs("how", x.how, "running", x.running)...)
 	}
-}
-
-func (w *Worker) reportLoss(it *item, how LeaseLoss, running bool) {
-	w.observe.LeaseLost(LeaseLost{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, How: how, Running: running})
-	w.log.Warn("lease lost", "queue", it.src.name, "kind", it.task.Kind, "task_id", it.lease.TaskID, "how", how, "running", running)
 }

@@ -56,8 +56,11 @@ func (w *Worker) runTask(s started) {
 		it.cancel(nil)
 		w.finish(it, w.verdictOf(it, result, err, cause))
 	}()
-	w.observe.Started(Started{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt, Wait: s.wait})
-	result, err = recovering{it.route.Handler}.HandleTask(s.ctx, Delivery{Task: it.task, Lease: it.lease})
+	w.observe.Started(Started{
+		Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt,
+		TraceParent: it.trace, Wait: s.wait,
+	})
+	result, err = recovering{it.route.Handler}.HandleTask(s.ctx, Delivery{Task: it.task, Lease: it.lease, Source: it.origin})
 	exited = false
 }
 
@@ -88,12 +91,13 @@ func (w *Worker) finish(it *item, v verdict) {
 	// or the worker gave the task up. An error of a handler whose context was
 	// ended by the loss is most likely a consequence of it.
 	late := it.stuck || it.confirmed || it.lost && !v.stands
-	it.end = Ended{
-		Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Reason: v.reason,
-		Ran: true, Duration: now.Sub(it.startedAt), Attempt: it.lease.Attempt,
-	}
+	it.end = it.endOf(v.reason)
+	it.end.Ran, it.end.Duration = true, now.Sub(it.startedAt)
+	it.src.times.observe(it.task.Kind, it.end.Duration)
 	var end Ended
+	var about subject
 	if late {
+		about = it.subject()
 		it.end.Outcome = queue.Lost
 		end = w.ended(it, now)
 		h.drop(it)
@@ -110,7 +114,15 @@ func (w *Worker) finish(it *item, v verdict) {
 		w.observe.Refused(Refused{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Late: true})
 		w.observe.Ended(end)
 		w.log.Warn("outcome dropped: the lease was lost before the handler returned",
-			"queue", it.src.name, "kind", it.task.Kind, "task_id", it.lease.TaskID, "stuck", wasStuck)
+			about.attrs("stuck", wasStuck)...)
+	}
+}
+
+// endOf begins the event of a task that leaves.
+func (it *item) endOf(reason FailureReason) Ended {
+	return Ended{
+		Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Reason: reason,
+		Lease: it.lease.Grant.Length, Attempt: it.lease.Attempt, TraceParent: it.trace,
 	}
 }
 

@@ -26,6 +26,7 @@ type server interface {
 	Reclaim(context.Context, queue.ReclaimRequest) (queue.Reclaimed, error)
 	Promote(ctx context.Context, partition, limit int) (queue.Promoted, error)
 	Tidy(ctx context.Context, partition int) (queue.Tidied, error)
+	AddTimes(context.Context, map[string]queue.Histogram) error
 	Ensure(context.Context) error
 }
 
@@ -42,6 +43,8 @@ type source struct {
 	// The server's clock as it was last told, and when. Guarded by Worker.mu.
 	serverNow time.Time
 	toldAt    time.Time
+
+	times times
 }
 
 func newSource(q *queue.Queue, weight int) *source {

@@ -12,13 +12,13 @@ import (
 // giveBack hands a task that did not run back to the queue. The caller holds
 // mu and has taken the item out of the held ones and out of its slot.
 func (w *Worker) giveBack(it *item, s queue.Settlement, reason FailureReason) {
-	it.end = Ended{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt, Reason: reason}
+	it.end = it.endOf(reason)
 	w.queueOutcome(it, verbRelease, s)
 }
 
 // bury makes a task that did not run a dead letter. The same holds.
 func (w *Worker) bury(it *item, why queue.DeadReason, text string) {
-	it.end = Ended{Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt}
+	it.end = it.endOf(FailedNone)
 	w.queueOutcome(it, verbDeadLetter, queue.Settlement{Reason: why, Error: text})
 }
 
@@ -129,7 +129,7 @@ func (w *Worker) offer(batch []*item) []queue.Settled {
 // again, the same settlement as before, so that the server recognises it.
 func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	now := time.Now()
-	var ends []Ended
+	var ends []departure
 	var gone []queue.Copy
 	var failure error
 	failed := 0
@@ -160,12 +160,13 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 		}
 		it.end.Outcome = a.Outcome
 		if a.Outcome == queue.DeadLettered {
-			it.end.DeadReason = it.settle.Reason
-			if it.verb == verbRetry {
-				it.end.DeadReason = queue.DeadFailures
-			}
+			it.end.DeadReason = it.deadReason()
 		}
-		ends = append(ends, w.ended(it, now))
+		d := departure{end: w.ended(it, now), text: it.settle.Error}
+		if a.Outcome == queue.Lost || a.Outcome == queue.DeadLettered {
+			d.about = it.subject()
+		}
+		ends = append(ends, d)
 		done[it] = true
 		h.remove(it)
 	}
@@ -181,8 +182,8 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	w.mu.Unlock()
 
 	w.reportLost(batch[0].src, gone)
-	for _, e := range ends {
-		w.reportEnd(e)
+	for _, d := range ends {
+		w.reportEnd(d)
 	}
 	if failure != nil {
 		w.settle.failed(failure, "queue", batch[0].src.name, "outcomes_kept", failed)
@@ -191,13 +192,32 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	}
 }
 
-func (w *Worker) reportEnd(e Ended) {
+// deadReason is why the server made a dead letter of the task.
+func (it *item) deadReason() queue.DeadReason {
+	switch it.verb {
+	case verbRetry:
+		return queue.DeadFailures
+	case verbRelease:
+		return queue.DeadNoHandler
+	}
+	return it.settle.Reason
+}
+
+// departure is the end of a task in hand; about is set where it is logged.
+type departure struct {
+	end   Ended
+	about subject
+	text  string // of the error
+}
+
+func (w *Worker) reportEnd(d departure) {
+	e := d.end
 	switch e.Outcome {
 	case queue.Lost:
 		w.observe.Refused(Refused{Queue: e.Queue, Kind: e.Kind, TaskID: e.TaskID})
-		w.log.Warn("outcome refused: the lease was lost", "queue", e.Queue, "kind", e.Kind, "task_id", e.TaskID)
+		w.log.Warn("outcome refused: the lease was lost", d.about.attrs("reason", e.Reason, "error", d.text)...)
 	case queue.DeadLettered:
-		w.log.Warn("task is a dead letter", "queue", e.Queue, "kind", e.Kind, "task_id", e.TaskID, "why", e.DeadReason)
+		w.log.Warn("task is a dead letter", d.about.attrs("reason", e.DeadReason, "error", d.text)...)
 	}
 	w.observe.Ended(e)
 }

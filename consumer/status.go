@@ -20,7 +20,7 @@ const (
 // LoopStatus is what one of the worker's loops last did.
 type LoopStatus struct {
 	Name      string
-	Beat      time.Time // when it last moved, waiting for something to do included
+	Beat      time.Time // when it last moved, waiting for something to do included; zero before Run
 	LastError string    // of the server; empty when its last call succeeded
 	ErrorAt   time.Time
 	Failing   int // calls that failed in a row
@@ -35,7 +35,10 @@ type Status struct {
 	Held      int    // tasks leased and not started
 	Unsettled int    // outcomes that the server has not taken yet
 	Stuck     int    // handlers that go on after timeout and grace
-	Loops     []LoopStatus
+	// OldestLease is when the oldest of the leases that are held was taken.
+	// Zero when none is held.
+	OldestLease time.Time
+	Loops       []LoopStatus
 
 	// Healthy is false when the process should be restarted: a loop has not
 	// moved for Config.UnhealthyAfter, or too many handlers are stuck. A
@@ -51,6 +54,8 @@ type Status struct {
 // lock: a probe must not wait for a worker that hangs.
 type counts struct {
 	busy, held, unsettled, stuck, over atomic.Int64
+
+	oldest atomic.Pointer[time.Time] // nil: no lease is held
 }
 
 func (c *counts) store(h *hand) {
@@ -59,6 +64,14 @@ func (c *counts) store(h *hand) {
 	c.unsettled.Store(int64(h.unsettled()))
 	c.stuck.Store(int64(h.slots.stuck))
 	c.over.Store(int64(h.slots.over()))
+	since, held := h.oldest()
+	switch kept := c.oldest.Load(); {
+	case !held:
+		c.oldest.Store(nil)
+	case kept == nil || *kept != since:
+		at := since // the only case in which it is kept
+		c.oldest.Store(&at)
+	}
 }
 
 // notReadyAfter is the number of calls in a row that have to fail before the
@@ -77,6 +90,9 @@ func (w *Worker) Status() Status {
 		Unsettled: int(w.counts.unsettled.Load()),
 		Stuck:     int(w.counts.stuck.Load()),
 		Healthy:   true,
+	}
+	if since := w.counts.oldest.Load(); since != nil {
+		s.OldestLease = *since
 	}
 	s.Ready = s.State == StateRunning
 	if !s.Ready {
@@ -109,10 +125,9 @@ func (w *Worker) Status() Status {
 }
 
 func (l *loop) status() LoopStatus {
-	s := LoopStatus{
-		Name:    l.name,
-		Beat:    l.w.epoch.Add(time.Duration(l.beatAt.Load())),
-		Failing: int(l.failing.Load()),
+	s := LoopStatus{Name: l.name, Failing: int(l.failing.Load())}
+	if l.w.ran.Load() {
+		s.Beat = l.w.epoch.Add(time.Duration(l.beatAt.Load()))
 	}
 	if e := l.lastErr.Load(); e != nil && s.Failing > 0 {
 		s.LastError, s.ErrorAt = e.text, e.at

@@ -19,10 +19,15 @@ func (w *Worker) watchLoop() {
 	}
 }
 
+type stuckTask struct {
+	about   subject
+	running time.Duration
+}
+
 // look acts on what is over and returns the time until the next thing will be.
 func (w *Worker) look(now time.Time) time.Duration {
 	var losses []loss
-	var stuck []*item
+	var stuck []stuckTask
 	w.mu.Lock()
 	h := &w.hand
 	next := now.Add(w.tick)
@@ -47,7 +52,7 @@ func (w *Worker) look(now time.Time) time.Duration {
 					earlier(it.stuckAt)
 				} else {
 					w.stick(it)
-					stuck = append(stuck, it)
+					stuck = append(stuck, stuckTask{it.subject(), now.Sub(it.startedAt)})
 				}
 			}
 			if lapsed {
@@ -62,10 +67,10 @@ func (w *Worker) look(now time.Time) time.Duration {
 	w.mu.Unlock()
 
 	w.reportLosses(losses)
-	for _, it := range stuck {
+	for _, x := range stuck {
 		w.observe.Stuck(count)
 		w.log.Error("handler is stuck: it goes on after its timeout and grace; its lease is not renewed any more",
-			"queue", it.src.name, "kind", it.task.Kind, "task_id", it.lease.TaskID, "running_for", now.Sub(it.startedAt))
+			x.about.attrs("running_for", x.running)...)
 	}
 	return next.Sub(now)
 }

@@ -86,10 +86,9 @@ func (w *Worker) logVerdict(it *item, v verdict) {
 	if v.err == nil {
 		return
 	}
-	attrs := []any{
-		"queue", it.src.name, "kind", it.task.Kind, "task_id", it.lease.TaskID,
-		"attempt", it.lease.Attempt, "reason", v.reason,
-	}
+	w.mu.Lock()
+	attrs := it.subject().attrs("reason", v.reason)
+	w.mu.Unlock()
 	if p, ok := asType[*PanicError](v.err); ok {
 		w.log.Error("handler panicked", append(attrs, "value", p.Value, "goexit", p.Goexit, "stack", p.Stack)...)
 		return

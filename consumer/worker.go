@@ -157,6 +157,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.beginDrain()
 	w.awaitDrain(fetching, endHandlers)
+	w.addTimes()
 	cancelOps()
 	close(w.stop)
 	loops.Wait()

@@ -33,6 +33,8 @@ type Config struct {
 	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch
 	BatchBytes int           // payload bytes in a batch; a larger task goes alone; default 1 MiB
 
+	Observer Observer // told of each call; default: nothing is observed
+
 	Rand    rand.Source // for jitter; default: seeded from crypto/rand. Used under a lock.
 	Entropy io.Reader   // for IDs; default crypto/rand. Used under a lock.
 }
@@ -104,8 +106,7 @@ func (c Config) validate(q *queue.Queue) error {
 // (call again with the receipt's ID), queue.ErrUnavailable, queue.ErrQueueFull
 // or queue.ErrInvalidTask when nothing was added.
 func (p *Producer) Enqueue(ctx context.Context, task queue.Task) (queue.Receipt, error) {
-	b := p.prepare([]queue.Task{task})
-	p.enqueue(ctx, b, b.chunks(p.cfg))
+	b := p.call(ctx, []queue.Task{task})
 	return b.receipts[0], b.receipts[0].Err
 }
 
@@ -115,9 +116,22 @@ func (p *Producer) Enqueue(ctx context.Context, task queue.Task) (queue.Receipt,
 // queue.ErrUnavailable. The error is nil when each task was added or a
 // duplicate, else an *Error.
 func (p *Producer) EnqueueMany(ctx context.Context, tasks []queue.Task) ([]queue.Receipt, error) {
+	b := p.call(ctx, tasks)
+	return b.receipts, failure(b.receipts)
+}
+
+// call is one call that enqueues, from its first send to its last answer.
+func (p *Producer) call(ctx context.Context, tasks []queue.Task) *batch {
+	var began time.Time
+	if p.cfg.Observer != nil {
+		began = time.Now()
+	}
 	b := p.prepare(tasks)
 	p.enqueue(ctx, b, b.chunks(p.cfg))
-	return b.receipts, failure(b.receipts)
+	if p.cfg.Observer != nil {
+		p.cfg.Observer.Enqueued(Enqueued{Queue: p.q.Name(), Tasks: b.tasks, Receipts: b.receipts, Duration: time.Since(began)})
+	}
+	return b
 }
 
 // Typed adds tasks of one kind whose payload is a T, encoded as queue.NewTask
