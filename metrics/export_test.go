@@ -9,5 +9,5 @@ import (
 
 // StateOf is a State over one source and a clock of the test's own.
 func StateOf(name string, read func(context.Context) (queue.Stats, error), now func() time.Time) *State {
-	return &State{sources: []source{{name: name, read: read}}, now: now}
+	return newState(now, &source{name: name, lease: queue.DefaultLease, read: read})
 }

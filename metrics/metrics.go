@@ -1,16 +1,29 @@
-// Package metrics reports claimq to Prometheus: what one worker does (an
-// Observer, counted in this process) and how the queues stand on the server
-// (a State, read at scrape). Everything is registered with a registry that is
-// handed in.
+// Package metrics reports claimq to Prometheus. What it reports is the
+// catalogue (see Catalogue and docs/metrics.md):
+//
+//	Observer  what one worker does: events, its Status, its recorded steps
+//	Producer  what one process enqueues
+//	State     how the queues stand on the server, read at scrape
+//	Client    how a Redis client fares
+//	Build     which program this is
+//
+// Everything is registered with a registry that is handed in.
 //
 // No label ever holds a task ID, a consumer name or an error text. Queues come
 // from configuration; outcomes, reasons, sources and loops are closed sets;
 // kinds are bounded (see MaxKinds). Every series of a known label value exists
 // from the start at 0, so that increase() sees the first event too.
+//
+// Histograms are classic and native in one. Those of waiting, running and
+// completing carry a trace ID as exemplar where a task came with a sampled
+// traceparent header.
 package metrics
 
+//go:generate go test -run TestDocs -update .
+
 import (
-	"sync"
+	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,150 +31,186 @@ import (
 	"github.com/claimq/claimq/queue"
 )
 
-// MaxKinds is how many kinds get a label of their own; any further one is
-// counted as OtherKind. Kinds named with Observer.Kinds come first, then those
-// that are seen first.
-const (
-	MaxKinds  = 100
-	OtherKind = "other"
-)
-
-// The closed label sets. A test compares them with package consumer.
-var (
-	sources  = []consumer.Source{consumer.SourceNew, consumer.SourceReclaimed}
-	outcomes = []queue.Outcome{queue.Completed, queue.Retried, queue.Released, queue.DeadLettered, queue.Lost}
-	reasons  = []consumer.FailureReason{consumer.FailedError, consumer.FailedPanic, consumer.FailedTimeout,
-		consumer.FailedCanceled, consumer.FailedDecode, consumer.FailedNoHandler}
-)
-
 // Observer counts what one worker does.
 type Observer struct {
-	consumer.NopObserver // events that are not counted yet
+	consumer.NopObserver // events that are not counted
 
 	reg    prometheus.Registerer
-	queues []string
-
-	deliveries *prometheus.CounterVec // queue, source
-	processed  *prometheus.CounterVec // queue, kind, outcome
-	failures   *prometheus.CounterVec // queue, reason
-	lost       *prometheus.CounterVec // queue
-	refused    *prometheus.CounterVec // queue
-	reclaimed  *prometheus.CounterVec // queue
-	duplicates *prometheus.CounterVec // queue
-	missing    *prometheus.CounterVec // queue
-
-	mu    sync.RWMutex
-	kinds map[string]bool
+	in     instruments
+	swept  *prometheus.GaugeVec // by queue; only what has swept
+	kinds  kindNames
+	queues table[*workerSeries]
 }
 
 var _ consumer.Observer = (*Observer)(nil)
 
-// New registers the counters, all at 0, and the state of the queues. It panics
-// when reg holds them already, as MustRegister does: one worker, one registry.
+// workerSeries are the series of one queue.
+type workerSeries struct {
+	deliveries, failures, dead, lost, steps                   closed
+	duplicates, missing, promoted, refused, reclaimed         prometheus.Counter
+	sweeps, sweepFailures, renewals, renewalFailures, removed prometheus.Counter
+	wait, endToEnd, attempts, sweepDuration, reclaimDelay     prometheus.Observer
+	kinds                                                     *byKind[*kindSeries]
+}
+
+// kindSeries are those of one kind in one queue.
+type kindSeries struct {
+	processed      closed
+	process, ratio prometheus.Observer
+}
+
+// New registers the counters and histograms of a worker, all at 0, and the
+// State of the queues. It panics when reg holds them already, as MustRegister
+// does: one worker, one registry.
 func New(reg prometheus.Registerer, queues ...*queue.Queue) *Observer {
-	o := &Observer{reg: reg, kinds: map[string]bool{}}
+	o := &Observer{reg: reg, in: register(reg, FromWorker), swept: gauge(reg, "last_reclaim_sweep_timestamp_seconds")}
 	for _, q := range queues {
-		o.queues = append(o.queues, q.Name())
+		o.of(q.Name())
 	}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "claimq_" + name, Help: help}, append([]string{"queue"}, labels...))
-		reg.MustRegister(v)
-		return v
-	}
-	o.deliveries = counter("deliveries_total", "Tasks leased to this worker; source is new or reclaimed.", "source")
-	o.processed = counter("processed_total", "Tasks that left this worker; outcome is completed, retried, released, dead or lost.", "kind", "outcome")
-	o.failures = counter("failures_total", "Attempts that did not succeed; reason is error, panic, timeout, canceled, decode or no_handler.", "reason")
-	o.lost = counter("leases_lost_total", "Leases lost while the task was in hand.")
-	o.refused = counter("refused_settles_total", "Outcomes that were not accepted because the lease had been lost.")
-	o.reclaimed = counter("reclaimed_entries_total", "Entries this worker took over from another consumer after their lease had ended.")
-	o.duplicates = counter("duplicates_suppressed_total", "Entries that were copies of a live or finished task and were not run.")
-	o.missing = counter("missing_entries_total", "Tasks whose entry was deleted or trimmed from outside.")
-	for _, q := range o.queues {
-		o.create(q)
-	}
-	o.Kinds(OtherKind)
 	reg.MustRegister(NewState(queues...))
 	return o
 }
 
-// create makes the series of a queue that have no kind.
-func (o *Observer) create(q string) {
-	for _, s := range sources {
-		o.deliveries.WithLabelValues(q, string(s))
+// of returns the series of a queue. One that was not named beforehand gets its
+// own at its first event: its name is from the configuration all the same.
+func (o *Observer) of(name string) *workerSeries {
+	s, ok := o.queues.get(name)
+	if !ok {
+		s, _ = o.queues.put(name, math.MaxInt, func() *workerSeries { return o.series(name) })
 	}
-	for _, r := range reasons {
-		o.failures.WithLabelValues(q, string(r))
-	}
-	for _, v := range []*prometheus.CounterVec{o.lost, o.refused, o.reclaimed, o.duplicates, o.missing} {
-		v.WithLabelValues(q)
+	return s
+}
+
+func (o *Observer) series(q string) *workerSeries {
+	count := func(name string) prometheus.Counter { return o.in.counters[name].WithLabelValues(q) }
+	measure := func(name string) prometheus.Observer { return o.in.histograms[name].WithLabelValues(q) }
+	return &workerSeries{
+		deliveries:      o.in.closed("deliveries_total", q),
+		failures:        o.in.closed("failures_total", q),
+		dead:            o.in.closed("dead_lettered_total", q),
+		lost:            o.in.closed("leases_lost_total", q),
+		steps:           o.in.closed("steps_total", q),
+		duplicates:      count("duplicates_suppressed_total"),
+		missing:         count("missing_entries_total"),
+		promoted:        count("promoted_tasks_total"),
+		refused:         count("refused_settles_total"),
+		reclaimed:       count("reclaimed_entries_total"),
+		sweeps:          count("reclaim_sweeps_total"),
+		sweepFailures:   count("reclaim_sweep_failures_total"),
+		renewals:        count("lease_renewals_total"),
+		renewalFailures: count("lease_renewal_failures_total"),
+		removed:         count("consumers_removed_total"),
+		wait:            measure("wait_duration_seconds"),
+		endToEnd:        measure("end_to_end_duration_seconds"),
+		attempts:        measure("delivery_attempts"),
+		sweepDuration:   measure("reclaim_sweep_duration_seconds"),
+		reclaimDelay:    measure("reclaim_delay_seconds"),
+		kinds:           newByKind(&o.kinds, func(kind string) *kindSeries { return o.kindSeries(q, kind) }),
 	}
 }
 
-// Kinds creates the series of kinds that are known beforehand.
+func (o *Observer) kindSeries(q, kind string) *kindSeries {
+	return &kindSeries{
+		processed: o.in.closed("processed_total", q, kind),
+		process:   o.in.histograms["process_duration_seconds"].WithLabelValues(q, kind),
+		ratio:     o.in.histograms["process_lease_ratio"].WithLabelValues(q, kind),
+	}
+}
+
+// Kinds makes the series of kinds that are known beforehand, in all queues
+// known by then.
 func (o *Observer) Kinds(kinds ...string) {
-	for _, k := range kinds {
-		o.kind(k)
-	}
-}
-
-// kind returns the label for a kind, and creates its series at its first use.
-func (o *Observer) kind(k string) string {
-	o.mu.RLock()
-	known, full := o.kinds[k], len(o.kinds) > MaxKinds // OtherKind is one of them
-	o.mu.RUnlock()
-	switch {
-	case known:
-		return k
-	case full:
-		return OtherKind
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.kinds[k] {
-		return k
-	}
-	if len(o.kinds) > MaxKinds {
-		return OtherKind
-	}
-	o.kinds[k] = true
-	for _, q := range o.queues {
-		for _, out := range outcomes {
-			o.processed.WithLabelValues(q, k, string(out))
+	for _, s := range o.queues.all() {
+		for _, kind := range kinds {
+			s.kinds.of(kind)
 		}
 	}
-	return k
 }
 
 // Delivered implements consumer.Observer.
-func (o *Observer) Delivered(q string, s consumer.Source, n int) {
-	o.deliveries.WithLabelValues(q, string(s)).Add(float64(n))
+func (o *Observer) Delivered(q string, source consumer.Source, n int) {
+	o.of(q).deliveries.add(string(source), float64(n))
 }
 
 // Duplicates implements consumer.Observer.
-func (o *Observer) Duplicates(q string, n int) {
-	o.duplicates.WithLabelValues(q).Add(float64(n))
+func (o *Observer) Duplicates(q string, n int) { o.of(q).duplicates.Add(float64(n)) }
+
+// Buried implements consumer.Observer.
+func (o *Observer) Buried(q string, n int) {
+	o.of(q).dead.add(string(queue.DeadUndecodable), float64(n))
+}
+
+// Started implements consumer.Observer.
+func (o *Observer) Started(e consumer.Started) {
+	s := o.of(e.Queue)
+	s.kinds.of(e.Kind) // its series exist before its first outcome
+	if e.Wait >= 0 {
+		observe(s.wait, e.Wait.Seconds(), e.TraceParent)
+	}
 }
 
 // Ended implements consumer.Observer.
 func (o *Observer) Ended(e consumer.Ended) {
-	o.processed.WithLabelValues(e.Queue, o.kind(e.Kind), string(e.Outcome)).Inc()
-	if e.Reason != consumer.FailedNone {
-		o.failures.WithLabelValues(e.Queue, string(e.Reason)).Inc()
+	s := o.of(e.Queue)
+	kind := s.kinds.of(e.Kind)
+	kind.processed.add(string(e.Outcome), 1)
+	s.failures.add(string(e.Reason), 1) // FailedNone is none of them
+	attempts := e.Attempt - 1
+	if e.Ran {
+		attempts++
+		observe(kind.process, e.Duration.Seconds(), e.TraceParent)
+		if e.Lease > 0 {
+			kind.ratio.Observe(e.Duration.Seconds() / e.Lease.Seconds())
+		}
+	}
+	switch e.Outcome {
+	case queue.Completed:
+		s.attempts.Observe(float64(attempts))
+		if e.SinceEnqueue > 0 {
+			observe(s.endToEnd, e.SinceEnqueue.Seconds(), e.TraceParent)
+		}
+	case queue.DeadLettered:
+		s.attempts.Observe(float64(attempts))
+		s.dead.add(string(e.DeadReason), 1)
 	}
 }
 
+// Renewed implements consumer.Observer.
+func (o *Observer) Renewed(e consumer.Renewed) {
+	s := o.of(e.Queue)
+	s.renewals.Add(float64(e.Grants))
+	s.renewalFailures.Add(float64(e.Failed))
+}
+
 // LeaseLost implements consumer.Observer.
-func (o *Observer) LeaseLost(l consumer.LeaseLost) { o.lost.WithLabelValues(l.Queue).Inc() }
+func (o *Observer) LeaseLost(e consumer.LeaseLost) { o.of(e.Queue).lost.add(string(e.How), 1) }
 
 // Refused implements consumer.Observer.
-func (o *Observer) Refused(r consumer.Refused) { o.refused.WithLabelValues(r.Queue).Inc() }
+func (o *Observer) Refused(e consumer.Refused) { o.of(e.Queue).refused.Inc() }
 
 // Swept implements consumer.Observer.
-func (o *Observer) Swept(s consumer.Swept) {
-	o.reclaimed.WithLabelValues(s.Queue).Add(float64(s.Count))
+func (o *Observer) Swept(e consumer.Swept) {
+	s := o.of(e.Queue)
+	s.sweeps.Inc()
+	s.reclaimed.Add(float64(e.Count))
+	s.sweepDuration.Observe(e.Duration.Seconds())
+	for _, d := range e.Delays {
+		if d > 0 { // 0: not known
+			s.reclaimDelay.Observe(d.Seconds())
+		}
+	}
+	if e.Err != nil {
+		s.sweepFailures.Inc()
+		return
+	}
+	o.swept.WithLabelValues(e.Queue).Set(float64(time.Now().UnixNano()) / 1e9)
 }
 
 // Lost implements consumer.Observer.
-func (o *Observer) Lost(l consumer.Lost) {
-	o.missing.WithLabelValues(l.Queue).Add(float64(len(l.Tasks)))
-}
+func (o *Observer) Lost(e consumer.Lost) { o.of(e.Queue).missing.Add(float64(len(e.Tasks))) }
+
+// Promoted implements consumer.Observer.
+func (o *Observer) Promoted(q string, n int) { o.of(q).promoted.Add(float64(n)) }
+
+// ConsumersRemoved implements consumer.Observer.
+func (o *Observer) ConsumersRemoved(q string, n int) { o.of(q).removed.Add(float64(n)) }

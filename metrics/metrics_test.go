@@ -1,7 +1,7 @@
 package metrics_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -69,7 +69,7 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 		"claimq_processed_total{kind=mail.send,outcome=dead,queue=a}",
 		"claimq_processed_total{kind=other,outcome=completed,queue=b}",
 		"claimq_failures_total{queue=a,reason=panic}",
-		"claimq_leases_lost_total{queue=a}",
+		"claimq_leases_lost_total{how=server,queue=a}",
 		"claimq_refused_settles_total{queue=a}",
 		"claimq_reclaimed_entries_total{queue=a}",
 		"claimq_duplicates_suppressed_total{queue=a}",
@@ -94,16 +94,33 @@ func TestEventsAreCounted(t *testing.T) {
 	o.Duplicates("a", 2)
 	o.Ended(consumer.Ended{Queue: "a", Kind: "k", Outcome: queue.Retried, Reason: consumer.FailedTimeout})
 	o.Ended(consumer.Ended{Queue: "a", Kind: "k", Outcome: queue.Completed})
-	o.LeaseLost(consumer.LeaseLost{Queue: "a"})
+	o.LeaseLost(consumer.LeaseLost{Queue: "a", How: consumer.LossExpired})
 	o.Refused(consumer.Refused{Queue: "a"})
 	o.Swept(consumer.Swept{Queue: "a", Count: 4})
 	o.Lost(consumer.Lost{Queue: "a", Tasks: make([]queue.Copy, 5)})
-	beat := time.Unix(1700000000, 0)
-	o.Watch(func() consumer.Status {
-		return consumer.Status{Slots: 8, Busy: 3, Loops: []consumer.LoopStatus{{Name: "fetch", Beat: beat}, {Name: "renew"}}}
-	})
+	o.Swept(consumer.Swept{Queue: "a", Delays: []time.Duration{time.Second, 0}, Err: errors.New("no answer")})
+	if _, ok := values(t, reg)["claimq_last_reclaim_sweep_timestamp_seconds{queue=b}"]; ok {
+		t.Error("a queue that was never swept has a time of its last sweep")
+	}
+	o.Buried("a", 2)
+	o.Ended(consumer.Ended{Queue: "a", Kind: "k", Outcome: queue.DeadLettered, DeadReason: queue.DeadDeadline, Attempt: 3})
+	o.Ended(consumer.Ended{Queue: "a", Kind: "k", Outcome: queue.Released, Reason: consumer.FailedNoHandler, Attempt: 1})
+	o.Renewed(consumer.Renewed{Queue: "a", Grants: 5, Failed: 2, Lost: 1})
+	o.Promoted("a", 6)
+	o.ConsumersRemoved("a", 7)
+	o.Delivered("b", consumer.SourceNew, 1) // a queue that New was not told of
 	got := values(t, reg)
 	for name, want := range map[string]float64{
+		"claimq_deliveries_total{queue=b,source=new}":                1,
+		"claimq_reclaim_sweeps_total{queue=a}":                       2,
+		"claimq_reclaim_sweep_failures_total{queue=a}":               1,
+		"claimq_dead_lettered_total{queue=a,reason=undecodable}":     2,
+		"claimq_dead_lettered_total{queue=a,reason=deadline}":        1,
+		"claimq_failures_total{queue=a,reason=no_handler}":           1,
+		"claimq_lease_renewals_total{queue=a}":                       5,
+		"claimq_lease_renewal_failures_total{queue=a}":               2,
+		"claimq_promoted_tasks_total{queue=a}":                       6,
+		"claimq_consumers_removed_total{queue=a}":                    7,
 		"claimq_deliveries_total{queue=a,source=reclaimed}":          3,
 		"claimq_deliveries_total{queue=a,source=new}":                0,
 		"claimq_duplicates_suppressed_total{queue=a}":                2,
@@ -111,21 +128,26 @@ func TestEventsAreCounted(t *testing.T) {
 		"claimq_processed_total{kind=k,outcome=completed,queue=a}":   1,
 		"claimq_processed_total{kind=k,outcome=lost,queue=a}":        0,
 		"claimq_failures_total{queue=a,reason=timeout}":              1,
-		"claimq_leases_lost_total{queue=a}":                          1,
+		"claimq_leases_lost_total{how=expired,queue=a}":              1,
+		"claimq_leases_lost_total{how=server,queue=a}":               0,
 		"claimq_refused_settles_total{queue=a}":                      1,
 		"claimq_reclaimed_entries_total{queue=a}":                    4,
 		"claimq_missing_entries_total{queue=a}":                      5,
-		"claimq_worker_slots{}":                                      8,
-		"claimq_worker_busy_slots{}":                                 3,
-		"claimq_loop_heartbeat_timestamp_seconds{loop=fetch}":        1700000000,
 		"claimq_processed_total{kind=other,outcome=retried,queue=a}": 0,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v, there %v; want %v", name, v, ok, want)
 		}
 	}
-	if _, ok := got["claimq_loop_heartbeat_timestamp_seconds{loop=renew}"]; ok {
-		t.Error("a loop that never moved has a heartbeat")
+	for name, n := range map[string]uint64{
+		"claimq_reclaim_delay_seconds":          1, // 0: not known
+		"claimq_reclaim_sweep_duration_seconds": 2,
+		"claimq_delivery_attempts":              2, // completed, dead
+		"claimq_process_duration_seconds":       0, // none ran
+	} {
+		if got := observations(t, reg, name); got != n {
+			t.Errorf("%s was told %d values, want %d", name, got, n)
+		}
 	}
 }
 
@@ -133,9 +155,9 @@ func TestEventsAreCounted(t *testing.T) {
 // of series.
 func TestKindsAreBounded(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	o := metrics.New(reg, offline(t, "a")...)
+	o := metrics.New(reg, offline(t, "a", "b")...)
 	for i := range 100_000 {
-		o.Ended(consumer.Ended{Queue: "a", Kind: fmt.Sprintf("kind-%d", i), Outcome: queue.Completed, TaskID: queue.TaskID(fmt.Sprint(i))})
+		o.Ended(consumer.Ended{Queue: []string{"a", "b"}[i%2], Kind: fmt.Sprintf("kind-%d", i), Outcome: queue.Completed, TaskID: queue.TaskID(fmt.Sprint(i))})
 	}
 	kinds, sum := map[string]bool{}, 0.0
 	for name, v := range values(t, reg) {
@@ -150,68 +172,5 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 	if sum != 100_000 {
 		t.Errorf("%v tasks counted", sum)
-	}
-}
-
-func TestStateIsReadAtMostOnceInAWhile(t *testing.T) {
-	reads, now := 0, time.Unix(1700000000, 0)
-	var fail error
-	s := metrics.StateOf("a", func(context.Context) (queue.Stats, error) {
-		reads++
-		return queue.Stats{PartitionStats: queue.PartitionStats{Waiting: int64(reads), Dead: 7}}, fail
-	}, func() time.Time { return now })
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(s)
-
-	want := func(waiting float64, known bool, success float64) {
-		t.Helper()
-		got := values(t, reg)
-		if v, ok := got["claimq_waiting_entries{queue=a}"]; ok != known || v != waiting {
-			t.Errorf("waiting %v, there %v; want %v, %v", v, ok, waiting, known)
-		}
-		if v := got["claimq_collector_success{queue=a}"]; v != success {
-			t.Errorf("success %v, want %v", v, success)
-		}
-	}
-	want(1, true, 1)
-	now = now.Add(metrics.StateAge - 1)
-	want(1, true, 1)
-	now = now.Add(1)
-	want(2, true, 1)
-	now, fail = now.Add(metrics.StateAge), context.DeadlineExceeded
-	want(0, false, 0)
-	want(0, false, 0)
-	if reads != 3 {
-		t.Errorf("the server was asked %d times", reads)
-	}
-}
-
-func TestStateOfARealQueue(t *testing.T) {
-	q, err := queue.New(queue.Config{Name: "mail", Client: redistest.Shared(t).Client(), Prefix: redistest.Prefix(t), Partitions: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { q.Close() })
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(metrics.NewState(q))
-	tasks := []queue.Task{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k"}, {ID: "c", Kind: "k", Delay: time.Hour}}
-	for _, r := range q.Enqueue(t.Context(), q.NewToken(), tasks) {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
-	got := values(t, reg)
-	for name, want := range map[string]float64{
-		"claimq_waiting_entries{queue=mail}":   2,
-		"claimq_pending_entries{queue=mail}":   0,
-		"claimq_scheduled_tasks{queue=mail}":   1,
-		"claimq_dead_entries{queue=mail}":      0,
-		"claimq_ended_grants{queue=mail}":      0,
-		"claimq_consumers{queue=mail}":         0,
-		"claimq_collector_success{queue=mail}": 1,
-	} {
-		if v, ok := got[name]; !ok || v != want {
-			t.Errorf("%s is %v, there %v; want %v", name, v, ok, want)
-		}
 	}
 }

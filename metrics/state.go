@@ -18,110 +18,181 @@ const (
 	StateAge = 5 * time.Second
 )
 
-// source is one queue as the collector sees it.
-type source struct {
-	name string
-	read func(context.Context) (queue.Stats, error)
-}
-
 // State is a collector of the queues' state on the server, read at scrape and
 // kept for StateAge. What is unknown is absent, never 0: a backlog that cannot
 // be read must not look like an empty one.
 //
+// A queue is read by one call at a time: a scrape that comes while it is read
+// waits for that answer, for StateBudget at most. The read goes on by itself
+// then, with a client that does not look at its context as long as that takes.
+//
 // Every process that runs it reports the same state, so a query takes
 // max by (queue) before it sums.
 type State struct {
-	sources []source
-	now     func() time.Time
-
-	mu     sync.Mutex
-	readAt time.Time
-	stats  map[string]queue.Stats // by queue name; absent: unknown
+	sources  []*source
+	now      func() time.Time
+	readings readings
 }
 
 // NewState returns a collector to register.
 func NewState(queues ...*queue.Queue) *State {
-	s := &State{now: time.Now}
+	var sources []*source
 	for _, q := range queues {
-		s.sources = append(s.sources, source{name: q.Name(), read: q.Stats})
+		sources = append(sources, &source{name: q.Name(), lease: q.Config().Lease, read: q.Stats})
 	}
-	return s
+	return newState(time.Now, sources...)
 }
 
-func stateDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("claimq_"+name, help, []string{"queue"}, nil)
+func newState(now func() time.Time, sources ...*source) *State {
+	return &State{sources: sources, now: now, readings: newReadings(namesFrom(FromState)...)}
 }
-
-var stateGauges = []struct {
-	desc  *prometheus.Desc
-	value func(queue.Stats) int64
-}{
-	{stateDesc("waiting_entries", "Entries not yet delivered; absent when the server cannot tell."),
-		func(s queue.Stats) int64 { return s.Waiting }},
-	{stateDesc("pending_entries", "Entries delivered to a worker and not yet settled."),
-		func(s queue.Stats) int64 { return s.Pending }},
-	{stateDesc("scheduled_tasks", "Tasks waiting for their due time."),
-		func(s queue.Stats) int64 { return s.Scheduled }},
-	{stateDesc("dead_entries", "Entries in the dead letters."),
-		func(s queue.Stats) int64 { return s.Dead }},
-	{stateDesc("ended_grants", "Grants whose lease has ended and that no worker has reclaimed yet."),
-		func(s queue.Stats) int64 { return s.EndedGrants }},
-	{stateDesc("consumers", "Live consumers of the group; one that serves several partitions counts in each."),
-		func(s queue.Stats) int64 { return s.Consumers }},
-}
-
-var stateSuccess = stateDesc("collector_success", "1 if the last read of the queue's state succeeded, else 0.")
 
 // Describe implements prometheus.Collector.
-func (s *State) Describe(ch chan<- *prometheus.Desc) {
-	for _, g := range stateGauges {
-		ch <- g.desc
+func (s *State) Describe(ch chan<- *prometheus.Desc) { s.readings.describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (s *State) Collect(ch chan<- prometheus.Metric) {
+	now := s.now()
+	s.refresh(now)
+	for _, src := range s.sources {
+		src.collect(ch, s.readings, src.fresh(now))
 	}
-	ch <- stateSuccess
 }
 
-// Collect implements prometheus.Collector. Scrapes at the same time share one
-// read.
-func (s *State) Collect(ch chan<- prometheus.Metric) {
+// refresh reads the queues whose last answer is old, all at the same time, and
+// returns when they have answered or the budget is spent.
+func (s *State) refresh(now time.Time) {
+	budget := time.NewTimer(StateBudget)
+	defer budget.Stop()
+	var reads []<-chan struct{}
+	for _, src := range s.sources {
+		if done := src.refresh(now); done != nil {
+			reads = append(reads, done)
+		}
+	}
+	for _, done := range reads {
+		select {
+		case <-done:
+		case <-budget.C:
+			return
+		}
+	}
+}
+
+// StateRead is how the last read of a queue ended.
+type StateRead struct {
+	Queue string
+	At    time.Time // when it began; zero: there was none yet
+	Err   error     // context.DeadlineExceeded also while an answer is overdue
+}
+
+// Reads tells how the last read of each queue ended. It asks nobody.
+func (s *State) Reads() []StateRead {
+	var reads []StateRead
+	for _, src := range s.sources {
+		a := src.last()
+		reads = append(reads, StateRead{Queue: src.name, At: a.at, Err: a.err})
+	}
+	return reads
+}
+
+// source is one queue as the collector sees it.
+type source struct {
+	name  string
+	lease time.Duration
+	read  func(context.Context) (queue.Stats, error)
+
+	mu      sync.Mutex
+	answer  answer
+	pending chan struct{} // closed at the end of the read in progress; nil: none
+	began   time.Time     // that read, by the machine's clock
+}
+
+// answer is what a read came to.
+type answer struct {
+	stats queue.Stats
+	err   error
+	at    time.Time // when it was asked
+	took  time.Duration
+}
+
+// refresh begins a read if the last answer is old. It returns the end of the
+// read in progress, nil if there is none.
+func (s *source) refresh(now time.Time) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); s.readAt.IsZero() || now.Sub(s.readAt) >= StateAge {
-		s.stats = s.readAll()
-		s.readAt = now
+	if s.pending == nil && (s.answer.at.IsZero() || now.Sub(s.answer.at) >= StateAge) {
+		s.pending = make(chan struct{})
+		s.began = time.Now()
+		go s.ask(now, s.began, s.pending) // ends with the call, and only one is made at a time
 	}
-	for _, src := range s.sources {
-		stats, known := s.stats[src.name]
-		success := 0.0
-		if known {
-			success = 1
-			for _, g := range stateGauges {
-				ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value(stats)), src.name)
-			}
-		}
-		ch <- prometheus.MustNewConstMetric(stateSuccess, prometheus.GaugeValue, success, src.name)
-	}
+	return s.pending
 }
 
-// readAll reads every queue at once, one goroutine each, all ended on return.
-func (s *State) readAll() map[string]queue.Stats {
+func (s *source) ask(now, began time.Time, done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), StateBudget)
 	defer cancel()
-	var (
-		wg  sync.WaitGroup
-		mu  sync.Mutex
-		out = make(map[string]queue.Stats, len(s.sources))
-	)
-	for _, src := range s.sources {
-		wg.Go(func() {
-			stats, err := src.read(ctx)
-			if err != nil {
-				return // absent, and claimq_collector_success says so
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[src.name] = stats
-		})
+	stats, err := s.read(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer{stats, err, now, time.Since(began)}
+	s.pending = nil
+	close(done)
+}
+
+// fresh is an answer that may be reported at now: the last one, or, where that
+// is old, that a newer one is overdue.
+func (s *source) fresh(now time.Time) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answer.at.IsZero() || s.pending != nil && now.Sub(s.answer.at) >= StateAge {
+		return s.overdue()
 	}
-	wg.Wait()
-	return out
+	return s.answer
+}
+
+// last is the last answer, unless a newer one is overdue.
+func (s *source) last() answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending != nil && time.Since(s.began) >= StateBudget {
+		return s.overdue()
+	}
+	return s.answer
+}
+
+func (s *source) overdue() answer {
+	return answer{at: s.answer.at, err: context.DeadlineExceeded, took: time.Since(s.began)}
+}
+
+func (s *source) collect(ch chan<- prometheus.Metric, r readings, a answer) {
+	send := func(name string, v float64, labels ...string) {
+		r.send(ch, name, v, append([]string{s.name}, labels...)...)
+	}
+	send("queue_lease_seconds", s.lease.Seconds())
+	send("collector_success", truth(a.err == nil))
+	send("collector_duration_seconds", a.took.Seconds())
+	if a.err != nil {
+		return
+	}
+	st := a.stats
+	send("waiting_entries", float64(st.Waiting))
+	send("pending_entries", float64(st.Pending))
+	send("expired_pending_entries", float64(st.Expired))
+	send("scheduled_tasks", float64(st.Scheduled))
+	send("dead_entries", float64(st.Dead))
+	send("consumers", float64(st.Consumers), "active")
+	send("consumers", float64(st.Silent), "stale")
+	if st.Added >= 0 {
+		send("entries_added_total", float64(st.Added))
+	}
+	for name, age := range map[string]time.Duration{
+		"oldest_waiting_age_seconds": st.OldestWaiting,
+		"oldest_pending_age_seconds": st.OldestPending,
+		"oldest_overdue_age_seconds": st.Overdue,
+	} {
+		if age >= 0 {
+			send(name, age.Seconds())
+		}
+	}
 }

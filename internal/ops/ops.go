@@ -57,14 +57,18 @@ type Config struct {
 
 // Handler returns the handler for the listener.
 func Handler(cfg Config) http.Handler {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", probe(cfg.Live))
 	mux.Handle("GET /readyz", probe(cfg.Ready))
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
 			MaxRequestsInFlight: maxScrapes,
-			EnableOpenMetrics:   true,
+			EnableOpenMetrics:   true, // the only text form with exemplars
 			CoalesceGather:      true,
+			ErrorLog:            slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 			ErrorHandling:       promhttp.ContinueOnError, // one failing collector must not blind the rest
 			Timeout:             writeTimeout - time.Second,
 		}))

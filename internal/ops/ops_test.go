@@ -2,8 +2,10 @@ package ops_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +64,30 @@ func TestProbes(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/healthz", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST /healthz: %d", w.Code)
+	}
+}
+
+// failing is a collector that has nothing to report but its failure.
+type failing struct{ desc *prometheus.Desc }
+
+func (f failing) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
+func (f failing) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(f.desc, errors.New("no answer"))
+}
+
+// TestMetricsOfWhatWorks: a collector that fails is logged and does not blind
+// the rest.
+func TestMetricsOfWhatWorks(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	fine := prometheus.NewCounter(prometheus.CounterOpts{Name: "fine_total", Help: "Fine."})
+	reg.MustRegister(fine, failing{prometheus.NewDesc("broken", "Broken.", nil, nil)})
+	var logs strings.Builder
+	h := ops.Handler(ops.Config{Gatherer: reg, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	if code, body := get(t, h, "/metrics"); code != 200 || !strings.Contains(body, "\nfine_total 0\n") {
+		t.Errorf("%d %s", code, body)
+	}
+	if !strings.Contains(logs.String(), "no answer") {
+		t.Errorf("logged: %s", logs.String())
 	}
 }
 
