@@ -25,7 +25,8 @@ const patience = 20 * time.Second
 func newQueue(t *testing.T, edit ...func(*queue.Config)) *queue.Queue {
 	t.Helper()
 	t.Parallel()
-	cfg := queue.Config{Name: "q", Prefix: redistest.Prefix(t), Client: redistest.Shared(t).Client(), Lease: 400 * time.Millisecond}
+	// A lease that a loaded machine renews in time.
+	cfg := queue.Config{Name: "q", Prefix: redistest.Prefix(t), Client: redistest.Shared(t).Client(), Lease: time.Second}
 	return openQueue(t, cfg, edit...)
 }
 

@@ -48,10 +48,10 @@ func TestEventsSayWhatMetricsNeed(t *testing.T) {
 		ran    bool
 	}{
 		{"slow", time.Minute, traceparent, "", true},
-		{"fails", 400 * time.Millisecond, "", queue.DeadFailures, true},
-		{"rejects", 400 * time.Millisecond, "", queue.DeadRejected, true},
-		{"late", 400 * time.Millisecond, traceparent, queue.DeadDeadline, false},
-		{"unknown", 400 * time.Millisecond, "", queue.DeadNoHandler, false},
+		{"fails", q.Config().Lease, "", queue.DeadFailures, true},
+		{"rejects", q.Config().Lease, "", queue.DeadRejected, true},
+		{"late", q.Config().Lease, traceparent, queue.DeadDeadline, false},
+		{"unknown", q.Config().Lease, "", queue.DeadNoHandler, false},
 	} {
 		var e consumer.Ended
 		eventually(t, string(want.id)+" ended", func() (ok bool) {
