@@ -47,7 +47,9 @@
 //
 // The Redis ledger lives where the tasks live. A server that loses
 // acknowledged writes (failover, an older snapshot) loses steps with them;
-// then only the key, or a Check, prevents a second effect.
+// then only the key, or a Check, prevents a second effect. The ledger of package
+// dedupe/postgres outlives that, and for effects in the same database its Tx
+// leaves no gap at all.
 //
 // The package starts no goroutine and keeps no state.
 package dedupe

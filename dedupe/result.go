@@ -3,9 +3,9 @@ package dedupe
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 
+	"github.com/claimq/claimq/dedupe/internal/value"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -16,19 +16,9 @@ const notePrefix = "\x00claimq not kept: "
 // encode returns what to record for v. With a detail, v itself cannot be kept
 // and result is a note.
 func encode[T any](v T) (result []byte, detail string) {
-	switch x := any(v).(type) {
-	case []byte:
-		result = x
-	case json.RawMessage:
-		result = x
-	case string:
-		result = []byte(x)
-	default:
-		b, err := json.Marshal(v)
-		if err != nil {
-			return note(fmt.Sprintf("a %T does not encode as JSON", v))
-		}
-		result = b
+	result, err := value.Encode(v)
+	if err != nil {
+		return note(fmt.Sprintf("a %T does not encode as JSON", v))
 	}
 	if len(result) > queue.MaxResultBytes {
 		return note(fmt.Sprintf("%d bytes are more than %d (sha256 %x)", len(result), queue.MaxResultBytes, sha256.Sum256(result)))
@@ -45,18 +35,4 @@ func note(detail string) (result []byte, _ string) { return []byte(notePrefix + 
 func unkept(result []byte) (detail string, lost bool) {
 	d, lost := bytes.CutPrefix(result, []byte(notePrefix))
 	return string(d), lost
-}
-
-func decode[T any](result []byte, v *T) error {
-	switch p := any(v).(type) {
-	case *[]byte:
-		*p = result
-	case *json.RawMessage:
-		*p = result
-	case *string:
-		*p = string(result)
-	default:
-		return json.Unmarshal(result, v)
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/claimq/claimq/dedupe/internal/value"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -86,7 +87,7 @@ func recorded[T any](ctx context.Context, s step, result []byte, check Check[T])
 	var v T
 	detail, lost := unkept(result)
 	if !lost {
-		if err := decode(result, &v); err != nil {
+		if err := value.Decode(result, &v); err != nil {
 			return v, fmt.Errorf("step %q is done, but its result does not decode as %T: %w", s.name, v, err)
 		}
 		return v, nil

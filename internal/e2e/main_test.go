@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/claimq/claimq/internal/fleet"
-	"github.com/claimq/claimq/internal/redistest"
+	"github.com/claimq/claimq/internal/pgtest"
 )
 
 var (
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := redistest.Main(m)
+	code := pgtest.Main(m)
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

@@ -39,8 +39,14 @@ type Worker struct {
 // killed with the test at the latest.
 func Start(tb testing.TB, path, name string, env []string) *Worker {
 	tb.Helper()
+	return Run(tb, name, env, path, "run")
+}
+
+// Run runs any program as Start runs a worker.
+func Run(tb testing.TB, name string, env []string, path string, args ...string) *Worker {
+	tb.Helper()
 	w := &Worker{Name: name, Exited: make(chan struct{}), Log: &Log{}}
-	w.cmd = exec.Command(path, "run")
+	w.cmd = exec.Command(path, args...)
 	w.cmd.Env = env
 	w.cmd.Stderr, w.cmd.Stdout = w.Log, w.Log
 	w.cmd.SysProcAttr = sysProcAttr()
