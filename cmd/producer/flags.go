@@ -15,6 +15,7 @@ import (
 const usage = `usage:
   producer -file F [-queue NAME] [-json]       add the tasks of a JSON Lines file ("-": standard input)
   producer -kind K [-id I] [-payload P] [...]  add one task
+  producer relay [...]                         add what transactions left in an outbox; see producer relay -help
 
 A line is a JSON object:
   {"id": "invoice-4821-send", "kind": "invoice.send", "payload": {"number": 4821}}

@@ -1,5 +1,5 @@
-// Command producer adds tasks to a queue: many from JSON Lines, or one from
-// flags.
+// Command producer adds tasks to a queue: many from JSON Lines, one from flags,
+// or, as `producer relay`, those that database transactions left in an outbox.
 //
 // It may be run again after it was stopped or killed: a task whose ID is known
 // already is counted as a duplicate and adds nothing.
@@ -32,6 +32,9 @@ func main() {
 }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "relay" {
+		return relayVerb(args[1:], stdout, stderr)
+	}
 	opt, err := parseFlags(args, piped(stdin), stdout)
 	if errors.Is(err, errHelp) {
 		return exitDone

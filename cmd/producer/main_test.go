@@ -18,13 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/claimq/claimq/internal/pgtest"
 	"github.com/claimq/claimq/internal/redistest"
 	"github.com/claimq/claimq/queue"
 )
 
 type suite struct{ m *testing.M }
 
-func (s suite) Run() int { return redistest.Main(s.m) }
+func (s suite) Run() int { return pgtest.Main(s.m) }
 
 func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){"producer": main})
