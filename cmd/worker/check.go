@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/claimq/claimq/internal/config"
@@ -14,7 +16,8 @@ import (
 )
 
 const checkAbout = `Reads the settings from the environment, looks at the server and tries to reach
-the receivers. Says what is wrong and how to mend it. Changes nothing but one
+the receivers. Says what is wrong and how to mend it, and from how long handlers
+ran which leases are too short or needlessly long. Changes nothing but one
 scratch key on the server, which it removes.
 
 Exit code 0: this worker can run; 1: the server is away or cannot do it;
@@ -45,11 +48,17 @@ type queueState struct {
 
 // checkup is the whole answer; its JSON form is a contract.
 type checkup struct {
-	OK       bool         `json:"ok"`
-	Server   string       `json:"server,omitempty"` // without password
-	Version  string       `json:"version,omitempty"`
+	OK      bool   `json:"ok"`
+	Server  string `json:"server,omitempty"` // without password
+	Version string `json:"version,omitempty"`
+	// Database is that of POSTGRES_URL, without password.
+	Database string       `json:"database,omitempty"`
 	Queues   []queueState `json:"queues,omitempty"`
-	Problems []problem    `json:"problems,omitempty"`
+	// Leases is what handler times say about lease lengths, LeaseSettings the
+	// variables that would follow it, by name.
+	Leases        []leaseAdvice     `json:"leases,omitempty"`
+	LeaseSettings map[string]string `json:"lease_settings,omitempty"`
+	Problems      []problem         `json:"problems,omitempty"`
 
 	code int
 }
@@ -102,6 +111,7 @@ func (c *checkup) run(ctx context.Context) {
 			Remedy: "set it, for instance *=http://localhost:8080/tasks"})
 	}
 	c.receivers(ctx, cfg.Push.URLs)
+	c.database(ctx, cfg)
 	if cfg.Redis.Embedded() {
 		return
 	}
@@ -120,6 +130,7 @@ func (c *checkup) run(ctx context.Context) {
 	for _, q := range qs.list {
 		c.queue(ctx, q)
 	}
+	c.LeaseSettings = leaseSettings(c.Leases, cfg.Queue)
 }
 
 func (c *checkup) settings(err error) {
@@ -164,7 +175,18 @@ func (c *checkup) queue(ctx context.Context, q *queue.Queue) {
 		c.fatal(exitFailed, problem{Where: "queue " + q.Name(), What: "cannot be read", Detail: err.Error()})
 	default:
 		c.Queues = append(c.Queues, queueState{q.Name(), s.Waiting, s.Pending, s.Scheduled, s.Dead, s.Consumers})
+		c.advise(ctx, q)
 	}
+}
+
+// advise looks at the queue's lease lengths. What it finds is advice: nothing
+// fails for it.
+func (c *checkup) advise(ctx context.Context, q *queue.Queue) {
+	advice, err := adviseOn(ctx, q)
+	if err != nil {
+		c.warn(problem{Where: "queue " + q.Name(), What: "handler times cannot be read", Detail: err.Error()})
+	}
+	c.Leases = append(c.Leases, advice...)
 }
 
 // receivers tries to connect to each host that tasks go to. A receiver that is
@@ -203,9 +225,16 @@ func (c *checkup) print(s std) {
 	if c.Server != "" {
 		fmt.Fprintf(s.out, "server %s %s\n", c.Server, c.Version)
 	}
+	if c.Database != "" {
+		fmt.Fprintf(s.out, "database %s\n", c.Database)
+	}
 	for _, q := range c.Queues {
 		fmt.Fprintf(s.out, "queue %s: waiting %d, pending %d, scheduled %d, dead %d, consumers %d\n",
 			q.Name, q.Waiting, q.Pending, q.Scheduled, q.Dead, q.Consumers)
+		printAdvice(s.out, slices.DeleteFunc(slices.Clone(c.Leases), func(a leaseAdvice) bool { return a.Queue != q.Name }))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.LeaseSettings)) {
+		fmt.Fprintf(s.out, "advice: leases: set %s=%s for all workers and producers\n", name, c.LeaseSettings[name])
 	}
 	for _, p := range c.Problems {
 		level := "warning"

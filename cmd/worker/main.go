@@ -35,7 +35,10 @@ func verbs() []verb {
 	return []verb{
 		{"run", "take tasks and deliver them, until told to stop", runVerb},
 		{"demo", "watch a fleet get through work while workers die", demoVerb},
+		{"exporter", "serve metrics of the queues and run no tasks, for fleets that are away at times", exporterVerb},
+		{"task", "show where a task is and what has happened to it", taskVerb},
 		{"check", "say what is wrong with the settings and the server, and how to mend it", checkVerb},
+		{"migrate", "make the tables for recorded steps in PostgreSQL, or bring them up to date", migrateVerb},
 		{"version", "say which build this is", versionVerb},
 	}
 }

@@ -5,16 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"os"
-	"os/signal"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/claimq/claimq/consumer"
 	"github.com/claimq/claimq/internal/config"
@@ -95,19 +90,25 @@ func serve(s std, cfg config.Worker, log *slog.Logger, fallback consumer.Handler
 			log.Warn("closing the connections to the server", "error", err)
 		}
 	}()
+	db, code := useDatabase(s, cfg, log)
+	if code != exitOK {
+		return code
+	}
+	defer db.close()
+	defer db.sweep(log)()
+	reg := newRegistry(qs.rdb)
+	observer := metrics.New(reg, qs.list...)
 	handler := fallback
 	if len(cfg.Push.URLs) > 0 {
-		pusher, err := newPusher(cfg, ledgers(qs.list))
+		pusher, err := newPusher(cfg, observer.Ledger(db.ledger(qs.list)))
 		if err != nil {
 			sayProblems(s, "run", err)
 			return exitUsage
 		}
 		defer pusher.Close()
 		handler = pusher
+		observer.Kinds(namedKinds(cfg.Push.URLs)...)
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	observer := metrics.New(reg, qs.list...)
 	w, err := newWorker(cfg, qs, handler, observer, log)
 	if err != nil {
 		sayProblems(s, "run", err)
@@ -138,6 +139,17 @@ func serve(s std, cfg config.Worker, log *slog.Logger, fallback consumer.Handler
 	st := w.Status()
 	log.Info("worker started", "consumer", st.Consumer, "slots", st.Slots, "queues", names(qs.list), "server", cfg.Redis.URL)
 	return ended(s, log, w.Run(ctx))
+}
+
+// namedKinds are the kinds that the settings name in full.
+func namedKinds(routes config.PushRoutes) []string {
+	var kinds []string
+	for _, r := range routes {
+		if !strings.HasSuffix(r.Pattern, "*") {
+			kinds = append(kinds, r.Pattern)
+		}
+	}
+	return kinds
 }
 
 // ended words the end of Run.
@@ -212,53 +224,6 @@ func listenOps(addr string, log *slog.Logger, cfg ops.Config) (*ops.Server, erro
 	}
 	log.Warn("OPS_ADDR is taken, using a free port; set it to an address of this worker's own, or to off", "taken", addr)
 	return ops.Start(net.JoinHostPort(host, "0"), cfg)
-}
-
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT (or
-// at the end of in). The second one calls abort. stop ends the goroutine that
-// waits for signals; the one that reads stays until its read returns.
-func untilSignal(log *slog.Logger, abort func(), in io.Reader, untilEOF bool) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	quit, ended := make(chan struct{}), make(chan struct{})
-	eof := make(chan struct{})
-	if untilEOF {
-		go func() {
-			// Whatever ends the reading means that the parent is gone.
-			_, _ = io.Copy(io.Discard, in)
-			close(eof)
-		}()
-	}
-	go func() {
-		defer close(ended)
-		first := true
-		for {
-			why := "standard input has ended"
-			select {
-			case <-quit:
-				return
-			case sig := <-signals:
-				why = sig.String()
-			case <-eof:
-				eof = nil
-			}
-			if first {
-				log.Info("stopping: finishing what is in hand; a second signal ends it at once", "why", why)
-				cancel()
-			} else {
-				log.Warn("stopping at once", "why", why)
-				abort()
-			}
-			first = false
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(quit)
-		<-ended
-		cancel()
-	}
 }
 
 func names(qs []*queue.Queue) []string {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/claimq/claimq/internal/pgtest"
 	"github.com/claimq/claimq/internal/redistest"
 )
 
-// suite stops the shared server when the tests are done.
+// suite stops the shared servers when the tests are done.
 type suite struct{ m *testing.M }
 
-func (s suite) Run() int { return redistest.Main(s.m) }
+func (s suite) Run() int { return pgtest.Main(s.m) }
 
 func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){"worker": main})
@@ -36,6 +37,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	database := pgtest.Shared(t).DSN(t)
 	// The scripts run in parallel, after this function.
 	t.Cleanup(func() { taken.Close() })
 	testscript.Run(t, testscript.Params{
@@ -47,12 +49,13 @@ func TestScripts(t *testing.T) {
 			env.Setenv("REDIS", server.URL())
 			env.Setenv("EVICTING", evicting.URL())
 			env.Setenv("FORBIDDEN", strings.Replace(evicting.URL(), "redis://", "redis://reader:pw@", 1))
+			env.Setenv("POSTGRES", database)
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Setenv("PREFIX", redistest.Prefix(t))
 			env.Setenv("GOCOVERDIR", os.Getenv("GOCOVERDIR"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ran": ran, "lived": lived},
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/claimq/claimq/consumer"
@@ -15,6 +17,7 @@ import (
 	"github.com/claimq/claimq/internal/config"
 	"github.com/claimq/claimq/internal/embedded"
 	"github.com/claimq/claimq/internal/push"
+	"github.com/claimq/claimq/metrics"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -59,6 +62,17 @@ func openQueues(cfg config.Worker) (*queues, error) {
 		return nil, errors.Join(append(errs, qs.close())...)
 	}
 	return qs, nil
+}
+
+// newRegistry has what every process reports: this program, and its client. It
+// comes before the client is used.
+func newRegistry(rdb *redis.Client) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	b := thisBuild()
+	metrics.Build(reg, b.Version, b.Revision)
+	metrics.Client(reg, rdb)
+	return reg
 }
 
 func (qs *queues) close() error {

@@ -27,7 +27,7 @@ var redisAllowed = []string{
 // are themselves a server or a fault.
 var redisOwners = []string{
 	"queue", "lease", "dedupe",
-	"internal/redistest", "internal/faultredis", "internal/embedded", "internal/sim",
+	"internal/redistest", "internal/faultredis", "internal/embedded", "internal/sim", "claimqtest",
 }
 
 // goStarters start goroutines without the word go.
@@ -40,7 +40,7 @@ var goStarters = map[string]string{
 	"(*golang.org/x/sync/singleflight.Group).DoChan": "singleflight",
 }
 
-var noGoroutines = []string{"queue", "producer", "dedupe"}
+var noGoroutines = []string{"queue", "producer", "dedupe", "lease"}
 
 var callRules = []rule{{
 	name: "only queue talks to Redis",
@@ -71,7 +71,11 @@ var callRules = []rule{{
 	},
 }, {
 	name:   "no goroutine below consumer",
-	reason: "queue, producer and dedupe answer when asked and are done when they return: nothing of theirs can leak, race with Close or outlive a context",
+	reason: "queue, producer, dedupe and lease answer when asked and are done when they return: nothing of theirs can leak, race with Close or outlive a context",
+	exceptions: map[string]string{
+		"lease/do.go:":              "Do renews while the caller's function runs, and returns when both goroutines have ended",
+		"lease/internal/leasetest/": "clients of a test have to compete",
+	},
 	check: func(tr *tree) []string {
 		found := tr.eachUse(func(f *file, fn *types.Func) string {
 			if what := goStarters[fn.FullName()]; what != "" && f.in(noGoroutines...) {
@@ -98,8 +102,8 @@ var callRules = []rule{{
 	check: func(tr *tree) []string {
 		reads := []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "os.Expand", "syscall.Getenv", "syscall.Environ"}
 		return tr.eachUse(func(f *file, fn *types.Func) string {
-			// redistest takes the server's path from the environment, as tests do.
-			if slices.Contains(reads, fn.FullName()) && !f.in("internal/config", "cmd", "internal/redistest") {
+			// redistest and pgtest take a server's path from the environment, as tests do.
+			if slices.Contains(reads, fn.FullName()) && !f.in("internal/config", "cmd", "internal/redistest", "internal/pgtest") {
 				return "reads the environment with " + fn.FullName()
 			}
 			return ""
@@ -248,6 +252,7 @@ func f(c redis.UniversalClient) { c.Close() }`},
 			"dedupe/b.go":   "package x\nimport \"golang.org/x/sync/errgroup\"\ntype T struct { errgroup.Group }\nfunc f(t *T) { t.TryGo(nil) }",
 			"queue/b.go":    "package x\nimport \"time\"\nvar f = time.AfterFunc",
 			"queue/c.go":    "package x\nimport c \"context\"\nfunc f(ctx c.Context) { c.AfterFunc(ctx, func() {}) }",
+			"lease/a.go":    "package x\nfunc f() { go f() }",
 		},
 		good: map[string]string{
 			"consumer/a.go":   "package x\nfunc f() { go f() }",

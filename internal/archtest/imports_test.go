@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,17 +16,19 @@ var mayImport = map[string][]string{
 	"consumer":            {"queue"},
 	"dedupe":              {"queue"},
 	"lease":               {"queue"},
-	"metrics":             {"queue", "consumer"},
+	"metrics":             {"queue", "consumer", "producer", "dedupe"},
+	"claimqtest":          {"queue", "consumer", "dedupe"},
 	"internal/embedded":   {},
 	"internal/redistest":  {},
+	"internal/pgtest":     {"internal/redistest"},
 	"internal/faultredis": {},
 }
 
 // testHelpers may be imported by tests and by one another only.
-var testHelpers = []string{"internal/redistest", "internal/faultredis", "internal/sim", "internal/fleet", "internal/archtest"}
+var testHelpers = []string{"claimqtest", "internal/redistest", "internal/pgtest", "internal/ledgertest", "lease/internal/leasetest", "internal/faultredis", "internal/sim", "internal/fleet", "internal/archtest"}
 
 // libraries are what users import.
-var libraries = []string{"queue", "producer", "consumer", "dedupe", "lease", "metrics"}
+var libraries = []string{"queue", "producer", "consumer", "dedupe", "lease", "metrics", "claimqtest"}
 
 var importRules = []rule{{
 	name: "layers",
@@ -104,6 +107,20 @@ var importRules = []rule{{
 			return ""
 		})
 	},
+}, {
+	name:   "no OpenTelemetry outside tracing",
+	reason: "tracing is a module of its own so that who does not trace neither builds nor updates OpenTelemetry",
+	check: func(tr *tree) []string {
+		var found []string
+		for _, name := range []string{"go.mod", "go.sum"} {
+			for n, line := range eachLine(tr.texts[name]) {
+				if strings.Contains(line, "go.opentelemetry.io/") {
+					found = append(found, violation(fmt.Sprintf("%s:%d", name, n+1), "depends on OpenTelemetry"))
+				}
+			}
+		}
+		return found
+	},
 }}
 
 // eachImport asks about every import of one of our packages, named by its
@@ -159,6 +176,7 @@ func TestImportRulesCanFail(t *testing.T) {
 			"queue/a.go":      own("internal/redistest"),
 			"cmd/worker/a.go": own("internal/faultredis"),
 			"consumer/a.go":   own("internal/sim"),
+			"producer/a.go":   own("claimqtest"),
 		},
 		good: map[string]string{
 			"queue/a_test.go":       own("internal/redistest"),
@@ -185,6 +203,10 @@ func TestImportRulesCanFail(t *testing.T) {
 		rule: "signals only in commands",
 		bad:  map[string]string{"consumer/a.go": imports("os/signal")},
 		good: map[string]string{"cmd/worker/a.go": imports("os/signal")},
+	}, {
+		rule: "no OpenTelemetry outside tracing",
+		bad:  map[string]string{"go.mod": "require (\n\tgo.opentelemetry.io/otel/trace v1.0.0 // indirect\n)\n"},
+		good: map[string]string{"go.mod": "module x\n", "tracing/go.mod": "require go.opentelemetry.io/otel v1.0.0\n"},
 	}} {
 		c.run(t, false)
 	}

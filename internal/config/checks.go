@@ -99,6 +99,16 @@ func (l *loader) checkRun(w Worker) {
 	}
 }
 
+func (l *loader) checkRelay(r Relay) {
+	if most := r.Queue.Retention - r.Move.Timeout; r.Move.Keep > most {
+		l.warn("RELAY_KEEP (%v) is longer than rows may be sent again (%v: QUEUE_RETENTION less RELAY_TIMEOUT): "+
+			"older ones only take room; lower it or raise QUEUE_RETENTION", r.Move.Keep, most)
+	}
+	if r.Ops.Pprof && r.Ops.Addr == "" {
+		l.warn("OPS_PPROF has no effect: OPS_ADDR is off")
+	}
+}
+
 // RetryHorizon is how long the attempts of one task may take in all when each
 // runs into its time limit and fails: the other side of a step must remember
 // its key for longer.
@@ -113,6 +123,13 @@ func (w Worker) RetryHorizon() time.Duration {
 		wait = min(2*wait, w.Run.RetryMax)
 	}
 	return total + attempt
+}
+
+func (l *loader) checkSteps(w Worker) {
+	if h := w.RetryHorizon(); w.Postgres.URL.IsSet() && h > w.Postgres.Retention {
+		l.warn("POSTGRES_RETENTION (%v) is shorter than a task's attempts may take in all (%v): a step may be forgotten before the last of them; raise it",
+			w.Postgres.Retention, h.Round(time.Second))
+	}
 }
 
 func (l *loader) checkPush(w Worker) {

@@ -7,12 +7,13 @@ import (
 
 // Worker is what cmd/worker is told from outside.
 type Worker struct {
-	Redis Redis
-	Queue Queue
-	Run   Run
-	Push  Push
-	Ops   Ops
-	Log   Log
+	Redis    Redis
+	Postgres Postgres
+	Queue    Queue
+	Run      Run
+	Push     Push
+	Ops      Ops
+	Log      Log
 
 	// Warnings are settings that are allowed and doubtful, one sentence each,
 	// to be shown once at start.
@@ -24,6 +25,19 @@ type Producer struct {
 	Redis   Redis
 	Queue   Queue
 	Produce Produce
+
+	Warnings []string // as in Worker
+}
+
+// Relay is what "producer relay" is told from outside.
+type Relay struct {
+	Redis    Redis
+	Postgres Postgres
+	Queue    Queue
+	Produce  Produce
+	Move     Move
+	Ops      Ops
+	Log      Log
 
 	Warnings []string // as in Worker
 }
@@ -42,6 +56,20 @@ type Redis struct {
 	KeyPrefix string `env:"REDIS_KEY_PREFIX" envDefault:"claimq"`
 
 	rootCAs *x509.CertPool // what CAFile holds; nil: the system's
+}
+
+// Postgres is the database, where there is one.
+type Postgres struct {
+	// Database: postgres://[user:password@]host:port/name, with options such as
+	// ?sslmode=verify-full. "producer relay" needs it. A worker that has it
+	// keeps its recorded steps there instead of in Redis; make the tables with
+	// "worker migrate" first.
+	URL PostgresURL `env:"POSTGRES_URL" secret:"true" example:"postgres://localhost:5432/app"`
+	// Schema of this library's tables.
+	Schema string `env:"POSTGRES_SCHEMA" envDefault:"claimq"`
+	// How long, at least, the worker's steps are kept after their last change.
+	// Longer than a dead letter may lie before it is redriven.
+	Retention time.Duration `env:"POSTGRES_RETENTION" envDefault:"2160h" range:"1m.."`
 }
 
 // Queue is how the queues are kept. Producers and workers of a queue must
@@ -74,6 +102,11 @@ type Queue struct {
 	// How long a task waits for a worker that knows its kind before it
 	// becomes a dead letter.
 	NoHandlerAfter time.Duration `env:"QUEUE_NO_HANDLER_AFTER" envDefault:"1h" range:"1s.."`
+	// Keep an event of every step of every task for "worker task ID", not only
+	// of what is rare (true or false). For a while, when you need it: those of
+	// a busy queue soon push out the rare ones. It need not be the same
+	// everywhere.
+	Trace bool `env:"QUEUE_TRACE" envDefault:"false"`
 }
 
 // Run is how the worker runs tasks.
@@ -149,6 +182,24 @@ type Produce struct {
 	Batch int `env:"PRODUCER_BATCH" envDefault:"100" range:"1..256"`
 	// Payload in one batch, in bytes or with KiB or MiB.
 	BatchBytes ByteSize `env:"PRODUCER_BATCH_BYTES" envDefault:"1MiB" range:"1..64MiB"`
+}
+
+// Move is how "producer relay" moves tasks from the outbox to the queues.
+type Move struct {
+	// Rows taken at a time, for each queue.
+	Batch int `env:"RELAY_BATCH" envDefault:"200" range:"1..1000"`
+	// How long a relay that found nothing waits before it looks again, unless
+	// it is woken.
+	Poll time.Duration `env:"RELAY_POLL" envDefault:"1s" range:"10ms..1h"`
+	// Be woken by those who add tasks (true or false). Turn it off where
+	// connections go through a pooler that lends them for one transaction.
+	Listen bool `env:"RELAY_LISTEN" envDefault:"true"`
+	// How long one batch may take; a relay that froze keeps its rows from
+	// others for that long.
+	Timeout time.Duration `env:"RELAY_TIMEOUT" envDefault:"30s" range:"1s..1h"`
+	// How long sent rows are kept, to be sent again should Redis forget them.
+	// 0s: not at all.
+	Keep time.Duration `env:"RELAY_KEEP" envDefault:"1h" range:"0s.."`
 }
 
 // Ops is what operators see.

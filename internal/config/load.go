@@ -18,7 +18,7 @@ import (
 func LoadWorker(environ []string) (Worker, error) {
 	var w Worker
 	l := newLoader(environ)
-	l.load(&w.Redis, &w.Queue, &w.Run, &w.Push, &w.Ops, &w.Log)
+	l.load(&w.Redis, &w.Postgres, &w.Queue, &w.Run, &w.Push, &w.Ops, &w.Log)
 	w.Redis.rootCAs = l.certificates("REDIS_CA_FILE", w.Redis.CAFile)
 	w.Push.RootCAs = l.certificates("PUSH_CA_FILE", w.Push.CAFile)
 	if w.Run.MaxStuck == 0 {
@@ -29,6 +29,7 @@ func LoadWorker(environ []string) (Worker, error) {
 		l.checkQueue(w.Queue)
 		l.checkRun(w)
 		l.checkPush(w)
+		l.checkSteps(w)
 	}
 	w.Warnings = l.warnings
 	return w, l.err()
@@ -49,6 +50,27 @@ func LoadProducer(environ []string) (Producer, error) {
 	}
 	p.Warnings = l.warnings
 	return p, l.err()
+}
+
+// LoadRelay reads the settings of the relay, as LoadWorker does.
+func LoadRelay(environ []string) (Relay, error) {
+	var r Relay
+	l := newLoader(environ)
+	l.load(&r.Redis, &r.Postgres, &r.Queue, &r.Produce, &r.Move, &r.Ops, &r.Log)
+	r.Redis.rootCAs = l.certificates("REDIS_CA_FILE", r.Redis.CAFile)
+	if l.ok() {
+		l.checkRedis(r.Redis)
+		l.checkQueue(r.Queue)
+		l.checkRelay(r)
+	}
+	if r.Redis.Embedded() && !l.failed["REDIS_URL"] {
+		l.bad("REDIS_URL", "not set; name the server that the workers use, for instance redis://localhost:6379/0")
+	}
+	if !r.Postgres.URL.IsSet() && !l.failed["POSTGRES_URL"] {
+		l.bad("POSTGRES_URL", "not set; name the database that holds the outbox, for instance postgres://localhost:5432/app")
+	}
+	r.Warnings = l.warnings
+	return r, l.err()
 }
 
 // loader collects what is wrong while the groups are read.

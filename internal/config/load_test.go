@@ -265,3 +265,14 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOutlastRetries: steps that are kept in a database for a shorter time
+// than attempts may take are warned of. (F2)
+func TestStepsOutlastRetries(t *testing.T) {
+	for retention, warns := range map[string]bool{"1h": true, "2160h": false} {
+		w, err := LoadWorker([]string{"POSTGRES_URL=postgres://h/db", "POSTGRES_RETENTION=" + retention})
+		if err != nil || strings.Contains(strings.Join(w.Warnings, "\n"), "POSTGRES_RETENTION") != warns {
+			t.Errorf("%s: %q, %v", retention, w.Warnings, err)
+		}
+	}
+}

@@ -23,11 +23,11 @@ func Names() []string {
 
 // allGroups lists one of each group, in the order of config.example.env.
 func allGroups() []any {
-	return []any{&Redis{}, &Queue{}, &Run{}, &Push{}, &Produce{}, &Ops{}, &Log{}}
+	return []any{&Redis{}, &Postgres{}, &Queue{}, &Run{}, &Push{}, &Produce{}, &Move{}, &Ops{}, &Log{}}
 }
 
 // prefixes are those in which a name that is not ours is a mistake.
-var prefixes = []string{"REDIS_", "QUEUES", "QUEUE_", "WORKER_", "PUSH_", "PRODUCER_", "OPS_", "LOG_"}
+var prefixes = []string{"REDIS_", "QUEUES", "QUEUE_", "WORKER_", "PUSH_", "PRODUCER_", "RELAY_", "POSTGRES_UR", "POSTGRES_SCHEMA", "POSTGRES_RETENTION", "OPS_", "LOG_"}
 
 // serviceLink matches what Kubernetes and Docker set by themselves for a
 // service called, say, redis or worker.

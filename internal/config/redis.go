@@ -87,6 +87,12 @@ func (w Worker) RedisOptions() *redis.Options {
 // when none is named.
 func (p Producer) RedisOptions() *redis.Options { return p.Redis.options(p.Queue, 4) }
 
+// RedisOptions returns the client options for the relay's server, or nil when
+// none is named.
+func (r Relay) RedisOptions() *redis.Options {
+	return r.Redis.options(r.Queue, 2*len(r.Queue.Queues)+2)
+}
+
 func (r Redis) options(q Queue, pool int) *redis.Options {
 	if r.URL.opt == nil {
 		return nil
@@ -123,7 +129,7 @@ func (q Queue) For(name, prefix string, client redis.UniversalClient) queue.Conf
 		Name: name, Client: client, Prefix: prefix, Partitions: q.Partitions,
 		Lease: q.Lease, KindLeases: q.KindLeases, Retention: q.Retention,
 		MaxPayload: int(q.MaxPayload), MaxBacklog: q.MaxBacklog,
-		MaxFailures: q.MaxFailures, MaxInterruptions: q.MaxInterruptions, NoHandlerAfter: q.NoHandlerAfter,
+		MaxFailures: q.MaxFailures, MaxInterruptions: q.MaxInterruptions, NoHandlerAfter: q.NoHandlerAfter, Trace: q.Trace,
 	}
 }
 
