@@ -143,7 +143,7 @@ func (q *Queue) move(ctx context.Context, s *script, ids []TaskID, first []any, 
 				args = append(args, also(ids[i]))
 			}
 		}
-		calls[c] = &call{script: s, partition: g.partition, args: args}
+		calls[c] = q.call(s, g.partition, args...)
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)

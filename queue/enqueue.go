@@ -20,29 +20,26 @@ const enqueueBytes = 4 << 20
 // A task without an ID is refused here; package producer assigns one.
 func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receipt {
 	receipts := make([]Receipt, len(tasks))
-	fields := make([][]string, len(tasks))
-	var good []int
-	for i, t := range tasks {
-		receipts[i].ID = t.ID
-		f, err := q.encode(t)
-		if err != nil {
-			receipts[i].Err = err
-			continue
+	good := make([]int, 0, len(tasks))
+	room := 0
+	for i := range tasks {
+		receipts[i].ID = tasks[i].ID
+		if receipts[i].Err = tasks[i].Check(q.cfg.MaxPayload); receipts[i].Err == nil {
+			good = append(good, i)
+			room += tasks[i].fields()
 		}
-		fields[i] = f
-		good = append(good, i)
 	}
+	fields := fieldsOf(tasks, good, room)
 	groups := byPartition(len(good), func(i int) int { return q.PartitionOf(tasks[good[i]].ID) })
-	var calls []*call
-	var members [][]int
+	calls := make([]*call, 0, len(groups))
+	members := make([][]int, 0, len(groups))
 	for _, g := range groups {
-		for _, part := range bySize(g.index, func(i int) int { return size(fields[good[i]]) }) {
-			at := make([]int, len(part))
-			for j, i := range part {
-				at[j] = good[i]
-			}
+		for j, i := range g.index {
+			g.index[j] = good[i]
+		}
+		for _, at := range bySize(g.index, func(i int) int { return size(fields[i]) }) {
 			members = append(members, at)
-			calls = append(calls, &call{script: scriptEnqueue, partition: g.partition, args: q.enqueueArgs(token, tasks, fields, at)})
+			calls = append(calls, q.enqueueCall(g.partition, token, tasks, fields, at))
 		}
 	}
 	q.runMade(ctx, calls)
@@ -88,33 +85,51 @@ func (q *Queue) runMade(ctx context.Context, calls []*call) {
 	q.run(ctx, again...)
 }
 
-func (q *Queue) enqueueArgs(token Token, tasks []Task, fields [][]string, at []int) []any {
-	// A bound over all partitions is kept as an equal share of each.
-	backlog := (q.cfg.MaxBacklog + int64(len(q.parts)) - 1) / int64(len(q.parts))
-	n := len(at)
-	args := make([]any, 0, 6+10*n)
-	args = append(args, token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(), n)
-	for _, i := range at {
-		args = append(args, string(tasks[i].ID))
+// fieldsOf is what the entries of the good ones of tasks hold, in their places.
+func fieldsOf(tasks []Task, good []int, room int) [][]string {
+	fields := make([][]string, len(tasks))
+	all := make([]string, 0, room)
+	for _, i := range good {
+		from := len(all)
+		all = tasks[i].appendFields(all)
+		fields[i] = all[from:len(all):len(all)]
 	}
-	for _, i := range at {
-		args = append(args, digest(tasks[i].ID))
-	}
-	for _, i := range at {
-		args = append(args, due(tasks[i]))
-	}
-	for _, i := range at {
-		args = append(args, len(fields[i]))
-	}
-	for _, i := range at {
-		for _, f := range fields[i] {
-			args = append(args, f)
-		}
-	}
-	return args
+	return fields
 }
 
-func due(t Task) string {
+func (q *Queue) enqueueCall(partition int, token Token, tasks []Task, fields [][]string, at []int) *call {
+	// A bound over all partitions is kept as an equal share of each.
+	backlog := (q.cfg.MaxBacklog + int64(len(q.parts)) - 1) / int64(len(q.parts))
+	n, all := len(at), 0
+	for _, i := range at {
+		all += len(fields[i])
+	}
+	c := q.newCall(scriptEnqueue, partition, 6+4*n+all)
+	c.add(token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(), n)
+	c.expect(3 * n)
+	for _, i := range at {
+		c.text(string(tasks[i].ID))
+	}
+	var sums digests
+	sums.expect(n)
+	for _, i := range at {
+		c.text(sums.of(tasks[i].ID))
+	}
+	for _, i := range at {
+		c.text(due(&tasks[i]))
+	}
+	for _, i := range at {
+		c.add(len(fields[i]))
+	}
+	for _, i := range at {
+		for j := range fields[i] {
+			c.args = append(c.args, &fields[i][j])
+		}
+	}
+	return c
+}
+
+func due(t *Task) string {
 	switch {
 	case t.Delay > 0:
 		return "+" + strconv.FormatInt(max(1, t.Delay.Milliseconds()), 10)
@@ -151,15 +166,18 @@ func size(fields []string) int {
 
 // bySize cuts index into runs whose sizes add up to at most enqueueBytes.
 func bySize(index []int, size func(i int) int) [][]int {
-	var runs [][]int
-	sum := 0
-	for _, i := range index {
+	runs := make([][]int, 0, 1)
+	sum, from := 0, 0
+	for j, i := range index {
 		n := size(i)
-		if len(runs) == 0 || sum+n > enqueueBytes {
-			runs, sum = append(runs, nil), 0
+		if j > from && sum+n > enqueueBytes {
+			runs = append(runs, index[from:j])
+			sum, from = 0, j
 		}
-		runs[len(runs)-1] = append(runs[len(runs)-1], i)
 		sum += n
+	}
+	if from < len(index) {
+		runs = append(runs, index[from:])
 	}
 	return runs
 }

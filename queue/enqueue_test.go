@@ -409,8 +409,11 @@ func (l *largestCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 		for _, cmd := range cmds {
 			n := 0
 			for _, arg := range cmd.Args() {
-				if s, ok := arg.(string); ok {
+				switch s := arg.(type) {
+				case string:
 					n += len(s)
+				case *string:
+					n += len(*s)
 				}
 			}
 			l.bytes = max(l.bytes, n)

@@ -1,8 +1,8 @@
 package queue
 
 import (
-	"crypto/sha256"
 	"hash/crc32"
+	"slices"
 	"strconv"
 )
 
@@ -29,10 +29,26 @@ import (
 //	probe       any     scratch key of Probe, removed by it
 type partitionKeys struct {
 	base string
+	args map[string]any // keys of scripts as arguments, made once
 }
 
 func keysOf(prefix, name string, p int) partitionKeys {
-	return partitionKeys{base: prefix + ":{" + name + "." + strconv.Itoa(p) + "}:"}
+	k := partitionKeys{base: prefix + ":{" + name + "." + strconv.Itoa(p) + "}:", args: map[string]any{}}
+	for _, what := range scriptKeys {
+		k.args[what] = k.key(what)
+	}
+	return k
+}
+
+// scriptKeys are the keys that scripts of the hot path name.
+var scriptKeys = slices.Concat(scriptEnqueue.keys, scriptBegin.keys, scriptStart.keys, scriptRenew.keys, scriptComplete.keys, scriptRetry.keys)
+
+// arg is a key as an argument.
+func (k partitionKeys) arg(what string) any {
+	if a, ok := k.args[what]; ok {
+		return a
+	}
+	return k.key(what)
 }
 
 func (k partitionKeys) key(what string) string { return k.base + what }
@@ -45,11 +61,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // PartitionOf returns the partition of a task: CRC-32C(ID) mod P.
 func (q *Queue) PartitionOf(id TaskID) int {
-	return int(crc32.Checksum([]byte(id), castagnoli) % uint32(len(q.parts)))
-}
-
-// digest is what remembers a finished ID: 16 bytes whatever its length.
-func digest(id TaskID) string {
-	sum := sha256.Sum256([]byte(id))
-	return string(sum[:16])
+	if len(q.parts) == 1 {
+		return 0
+	}
+	var b [MaxIDBytes]byte
+	text := b[:min(len(b), len(id))]
+	if copy(text, id) < len(id) {
+		text = []byte(id)
+	}
+	return int(crc32.Checksum(text, castagnoli) % uint32(len(q.parts)))
 }

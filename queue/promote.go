@@ -12,7 +12,7 @@ type Promoted struct {
 // Promote moves up to limit due tasks of a partition to the stream. Several
 // movers may be at work: each task enters the stream once.
 func (q *Queue) Promote(ctx context.Context, partition, limit int) (Promoted, error) {
-	c := &call{script: scriptPromote, partition: partition, args: []any{max(1, min(limit, MaxBatch)), q.traced()}}
+	c := q.call(scriptPromote, partition, max(1, min(limit, MaxBatch)), q.traced())
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) < 2 {
@@ -33,7 +33,7 @@ type Tidied struct {
 // Tidy drops done marks that no longer count, removes consumers that are gone,
 // and looks at about a hundred records whether their entry still exists.
 func (q *Queue) Tidy(ctx context.Context, partition int) (Tidied, error) {
-	c := &call{script: scriptTidy, partition: partition, args: []any{Group, q.Grace().Milliseconds(), q.cfg.Retention.Milliseconds()}}
+	c := q.call(scriptTidy, partition, Group, q.Grace().Milliseconds(), q.cfg.Retention.Milliseconds())
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 2 {

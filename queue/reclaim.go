@@ -41,9 +41,8 @@ func (q *Queue) Turn(ctx context.Context, r TurnRequest) []Turn {
 	}
 	calls := make([]*call, len(q.parts))
 	for p := range q.parts {
-		calls[p] = &call{script: scriptTurn, partition: p, args: []any{
-			r.Consumer, slots, r.Interval.Milliseconds(), q.Grace().Milliseconds(), q.walkInterval().Milliseconds(),
-		}}
+		calls[p] = q.call(scriptTurn, p,
+			r.Consumer, slots, r.Interval.Milliseconds(), q.Grace().Milliseconds(), q.walkInterval().Milliseconds())
 	}
 	q.run(ctx, calls...)
 	turns := make([]Turn, len(q.parts))
@@ -99,7 +98,7 @@ func (q *Queue) Reclaim(ctx context.Context, r ReclaimRequest) (Reclaimed, error
 	for _, token := range r.Own {
 		args = append(args, string(token))
 	}
-	c := &call{script: scriptReclaim, partition: r.Partition, args: args}
+	c := q.call(scriptReclaim, r.Partition, args...)
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 4 {

@@ -26,15 +26,14 @@ func (q *Queue) Renew(ctx context.Context, grants []Grant) []Renewal {
 	groups := byHolder(len(grants), func(i int) Grant { return grants[i] })
 	calls := make([]*call, len(groups))
 	for c, g := range groups {
-		args := make([]any, 0, 3+2*len(g.index))
-		args = append(args, g.consumer, q.traced(), len(g.index))
+		calls[c] = q.newCall(scriptRenew, g.partition, 3+2*len(g.index)).add(g.consumer, q.traced(), len(g.index))
+		calls[c].expect(len(g.index))
 		for _, i := range g.index {
-			args = append(args, string(grants[i].Token))
+			calls[c].text(string(grants[i].Token))
 		}
 		for _, i := range g.index {
-			args = append(args, grants[i].Length.Milliseconds())
+			calls[c].add(grants[i].Length.Milliseconds())
 		}
-		calls[c] = &call{script: scriptRenew, partition: g.partition, args: args}
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)

@@ -101,9 +101,14 @@ func shapeError(what string, v any) error {
 
 // group is a part of a request: items of one partition, at most MaxBatch.
 type group struct {
+	home
+	index []int // into the request
+}
+
+// home is what items of one group have in common.
+type home struct {
 	partition int
 	consumer  string // that holds them, where the request is a holder's
-	index     []int  // into the request
 }
 
 // byPartition cuts n items into groups, in order.
@@ -114,22 +119,31 @@ func byPartition(n int, partition func(i int) int) []group {
 // byHolder cuts n items into groups of one partition and one consumer name, in
 // order. A worker has more than one name only after a call that failed.
 func byHolder(n int, of func(i int) Grant) []group {
-	type home struct {
-		partition int
-		consumer  string
-	}
 	var groups []group
-	open := map[home]int{} // to its unfilled group
+	var open map[home]int // to its unfilled group, once there are many
+	at := -1              // group of the item before
 	for i := range n {
 		grant := of(i)
 		h := home{grant.Partition, grant.Consumer}
-		g, ok := open[h]
-		if !ok || len(groups[g].index) == MaxBatch {
-			g = len(groups)
-			groups = append(groups, group{partition: h.partition, consumer: h.consumer})
-			open[h] = g
+		if at < 0 || groups[at].home != h {
+			at = -1
+			if g, ok := open[h]; ok {
+				at = g
+			}
 		}
-		groups[g].index = append(groups[g].index, i)
+		if at < 0 || len(groups[at].index) == MaxBatch {
+			if len(groups) == 1 {
+				open = map[home]int{groups[0].home: 0}
+			}
+			at = len(groups)
+			groups = append(groups, group{home: h})
+			if at == 0 {
+				groups[0].index = make([]int, 0, min(n, MaxBatch))
+			} else {
+				open[h] = at
+			}
+		}
+		groups[at].index = append(groups[at].index, i)
 	}
 	return groups
 }

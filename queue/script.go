@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
@@ -25,6 +24,8 @@ type script struct {
 	text string
 	sha  string
 	keys []string // what each KEYS[n] is, in order
+
+	shaArg any // sha, as an argument
 }
 
 var (
@@ -87,6 +88,7 @@ func mustLoad(name string) *script {
 	s.text = b.String()
 	sum := sha1.Sum([]byte(s.text)) // the server's own name for it
 	s.sha = hex.EncodeToString(sum[:])
+	s.shaArg = s.sha
 	return s
 }
 
@@ -100,66 +102,6 @@ func stripComments(src string) string {
 		}
 	}
 	return b.String()
-}
-
-// call is one run of a script in one partition.
-type call struct {
-	script    *script
-	partition int
-	args      []any
-	reply     any
-	err       error
-}
-
-// run runs calls, several in one round trip, and leaves reply or err in each.
-// A script the server has forgotten is sent whole.
-func (q *Queue) run(ctx context.Context, calls ...*call) {
-	q.send(ctx, calls, false)
-	var again []*call
-	for _, c := range calls {
-		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-			again = append(again, c)
-		}
-	}
-	if len(again) > 0 {
-		q.send(ctx, again, true)
-	}
-	for _, c := range calls {
-		c.err = q.repeated(c.script.name, c.err)
-	}
-}
-
-func (q *Queue) send(ctx context.Context, calls []*call, whole bool) {
-	cmds := make([]*redis.Cmd, len(calls))
-	var to redis.Cmdable = q.rdb
-	var pipe redis.Pipeliner
-	if len(calls) > 1 {
-		pipe = q.rdb.Pipeline()
-		to = pipe
-	}
-	for i, c := range calls {
-		keys := q.keyArgs(c)
-		if whole {
-			cmds[i] = to.Eval(ctx, c.script.text, keys, c.args...)
-		} else {
-			cmds[i] = to.EvalSha(ctx, c.script.sha, keys, c.args...)
-		}
-	}
-	if pipe != nil {
-		_, err := pipe.Exec(ctx)
-		_ = err // each command carries its own
-	}
-	for i, c := range calls {
-		c.reply, c.err = cmds[i].Result()
-	}
-}
-
-func (q *Queue) keyArgs(c *call) []string {
-	keys := make([]string, len(c.script.keys))
-	for i, what := range c.script.keys {
-		keys[i] = q.parts[c.partition].key(what)
-	}
-	return keys
 }
 
 // errUnmade: the settings of a partition are not on the server. Not for callers.

@@ -25,7 +25,7 @@ func (q *Queue) Ensure(ctx context.Context) error {
 	calls := make([]*call, len(q.parts))
 	longest := slices.Max(q.classes)
 	for p := range q.parts {
-		calls[p] = &call{script: scriptEnsure, partition: p, args: []any{Group, len(q.parts), longest.Milliseconds()}}
+		calls[p] = q.call(scriptEnsure, p, Group, len(q.parts), longest.Milliseconds())
 	}
 	// The first partition alone first: with too large a number the others must
 	// not be made, for nobody would read them.
@@ -94,7 +94,7 @@ func (q *Queue) Probe(ctx context.Context) (ProbeReport, error) {
 	default:
 		r.readInfo(info)
 	}
-	c := &call{script: scriptProbe, partition: 0}
+	c := q.call(scriptProbe, 0)
 	q.run(ctx, c)
 	if c.err != nil {
 		if errors.Is(c.err, ErrIndefinite) {

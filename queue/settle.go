@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -28,9 +29,9 @@ var ErrEntryGone = errors.New("entry deleted from outside")
 // window.
 func (q *Queue) Complete(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptComplete, Completed, s, settleArgs{
-		extra:  []any{q.traced()},
-		column: [](func(Settlement) any){func(s Settlement) any { return string(s.Result) }},
-		check: func(s Settlement) error {
+		extra:   []any{q.traced()},
+		columns: [2]column{func(c *call, s *Settlement) { c.text(string(s.Result)) }},
+		check: func(s *Settlement) error {
 			if len(s.Result) > MaxResultBytes {
 				return badTask("Result", "at most %d bytes are kept, got %d: keep a reference instead", MaxResultBytes, len(s.Result))
 			}
@@ -44,9 +45,9 @@ func (q *Queue) Complete(ctx context.Context, s []Settlement) []Settled {
 func (q *Queue) Retry(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptRetry, Retried, s, settleArgs{
 		extra: []any{q.cfg.MaxFailures},
-		column: [](func(Settlement) any){
-			func(s Settlement) any { return max(0, s.Delay.Milliseconds()) },
-			func(s Settlement) any { return clip(s.Error) },
+		columns: [2]column{
+			func(c *call, s *Settlement) { c.add(max(0, s.Delay.Milliseconds())) },
+			func(c *call, s *Settlement) { c.text(clip(s.Error)) },
 		},
 	})
 }
@@ -56,11 +57,12 @@ func (q *Queue) Retry(ctx context.Context, s []Settlement) []Settled {
 func (q *Queue) Release(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptRelease, Released, s, settleArgs{
 		extra: []any{q.cfg.NoHandlerAfter.Milliseconds(), q.traced()},
-		column: [](func(Settlement) any){func(s Settlement) any {
+		columns: [2]column{func(c *call, s *Settlement) {
 			if s.Unhandled {
-				return "u"
+				c.text("u")
+				return
 			}
-			return strconv.FormatInt(max(0, s.Delay.Milliseconds()), 10)
+			c.text(strconv.FormatInt(max(0, s.Delay.Milliseconds()), 10))
 		}},
 	})
 }
@@ -68,11 +70,11 @@ func (q *Queue) Release(ctx context.Context, s []Settlement) []Settled {
 // DeadLetter moves tasks to the dead letters, whole, with Reason and Error.
 func (q *Queue) DeadLetter(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptDead, DeadLettered, s, settleArgs{
-		column: [](func(Settlement) any){
-			func(s Settlement) any { return string(s.Reason) },
-			func(s Settlement) any { return clip(s.Error) },
+		columns: [2]column{
+			func(c *call, s *Settlement) { c.text(string(s.Reason)) },
+			func(c *call, s *Settlement) { c.text(clip(s.Error)) },
 		},
-		check: func(s Settlement) error {
+		check: func(s *Settlement) error {
 			if s.Reason == "" {
 				return badTask("Reason", "say why the task is a dead letter")
 			}
@@ -83,18 +85,21 @@ func (q *Queue) DeadLetter(ctx context.Context, s []Settlement) []Settled {
 
 // settleArgs is what the settling scripts take besides what all of them take.
 type settleArgs struct {
-	extra  []any                    // before the number of tasks
-	column [](func(Settlement) any) // one value for each task
-	check  func(Settlement) error
+	extra   []any // before the number of tasks
+	columns [2]column
+	check   func(*Settlement) error
 }
+
+// column adds one argument for a task; nil: there is none.
+type column func(*call, *Settlement)
 
 func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settlement, a settleArgs) []Settled {
 	out := make([]Settled, len(s))
-	var good []int
+	good := make([]int, 0, len(s))
 	for i := range s {
 		out[i].TaskID = s[i].Lease.TaskID
 		if a.check != nil {
-			if err := a.check(s[i]); err != nil {
+			if err := a.check(&s[i]); err != nil {
 				out[i].Err = err
 				continue
 			}
@@ -107,7 +112,7 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 		for j, i := range g.index {
 			g.index[j] = good[i]
 		}
-		calls[c] = &call{script: sc, partition: g.partition, args: q.settleArgs(s, g, a)}
+		calls[c] = q.settleCall(sc, s, g, a)
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)
@@ -131,37 +136,40 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 	return out
 }
 
-func (q *Queue) settleArgs(s []Settlement, g group, a settleArgs) []any {
+func (q *Queue) settleCall(sc *script, s []Settlement, g group, a settleArgs) *call {
 	index, n := g.index, len(g.index)
-	args := make([]any, 0, 6+(5+len(a.column))*n)
-	args = append(args, Group, q.cfg.Retention.Milliseconds(), g.consumer)
-	args = append(args, a.extra...)
-	args = append(args, n)
+	c := q.newCall(sc, g.partition, 4+len(a.extra)+7*n)
+	c.add(Group, q.cfg.Retention.Milliseconds(), g.consumer).add(a.extra...).add(n)
+	c.expect(6 * n)
 	for _, i := range index {
-		args = append(args, string(s[i].Lease.TaskID))
+		c.text(string(s[i].Lease.TaskID))
 	}
 	for _, i := range index {
-		args = append(args, string(s[i].Lease.EntryID))
+		c.text(string(s[i].Lease.EntryID))
 	}
+	var sums digests
+	sums.expect(n)
 	for _, i := range index {
-		args = append(args, digest(s[i].Lease.TaskID))
+		c.text(sums.of(s[i].Lease.TaskID))
 	}
+	var ends tails
 	for _, i := range index {
-		args = append(args, s[i].Lease.tail())
+		c.text(ends.of(&s[i].Lease))
 	}
-	for _, value := range a.column {
+	for _, value := range a.columns {
 		for _, i := range index {
-			args = append(args, value(s[i]))
+			if value != nil {
+				value(c, &s[i])
+			}
 		}
 	}
-	ended := map[Token]bool{}
+	grants := len(c.texts)
 	for _, i := range index {
-		if t := s[i].Lease.Grant.Token; s[i].EndsGrant && !ended[t] {
-			ended[t] = true
-			args = append(args, string(t))
+		if t := string(s[i].Lease.Grant.Token); s[i].EndsGrant && !slices.Contains(c.texts[grants:], t) {
+			c.text(t)
 		}
 	}
-	return args
+	return c
 }
 
 // except reads one exception of include/settle.lua.

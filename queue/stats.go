@@ -49,7 +49,7 @@ func (s PartitionStats) Unfinished() int64 { return s.Waiting + s.Pending + s.Sc
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	calls := make([]*call, len(q.parts))
 	for p := range q.parts {
-		calls[p] = &call{script: scriptStats, partition: p, args: []any{Group, q.Grace().Milliseconds(), expiredCounted}}
+		calls[p] = q.call(scriptStats, p, Group, q.Grace().Milliseconds(), expiredCounted)
 	}
 	q.run(ctx, calls...)
 	var s Stats

@@ -45,9 +45,7 @@ func (q *Queue) StepIntent(ctx context.Context, l Lease, name, key string, once 
 	if !printable(key, 128) {
 		return Step{}, badTask("Key", "use 1 to 128 bytes of printable ASCII without spaces")
 	}
-	c := &call{script: scriptStepIntent, partition: l.Grant.Partition, args: []any{
-		string(l.TaskID), l.tail(), name, key, string(once), MaxSteps,
-	}}
+	c := q.call(scriptStepIntent, l.Grant.Partition, string(l.TaskID), l.tail(), name, key, string(once), MaxSteps)
 	s, verdict, err := q.step(ctx, c)
 	switch {
 	case err != nil:
@@ -77,9 +75,7 @@ func (q *Queue) StepResult(ctx context.Context, l Lease, name string, state Step
 	if letter == "" {
 		return Step{}, badTask("State", "record %q or %q, got %q", StepDone, StepPending, state)
 	}
-	c := &call{script: scriptStepResult, partition: l.Grant.Partition, args: []any{
-		string(l.TaskID), digest(l.TaskID), l.tail(), name, letter, string(result),
-	}}
+	c := q.call(scriptStepResult, l.Grant.Partition, string(l.TaskID), digest(l.TaskID), l.tail(), name, letter, string(result))
 	s, verdict, err := q.step(ctx, c)
 	switch {
 	case err != nil:

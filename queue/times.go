@@ -87,7 +87,7 @@ func (q *Queue) AddTimes(ctx context.Context, times map[string]Histogram) error 
 		return nil
 	}
 	args := []any{MaxTimedKinds, maxTimedRuns, timesHalfLife.Milliseconds(), len(kinds)}
-	c := &call{script: scriptTimes, args: append(append(args, kinds...), counts...)}
+	c := q.call(scriptTimes, 0, append(append(args, kinds...), counts...)...)
 	q.run(ctx, c)
 	return c.err
 }

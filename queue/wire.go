@@ -31,12 +31,11 @@ const (
 	maxNamed = 64
 )
 
-// encode checks a task and returns its entry fields.
-func (q *Queue) encode(t Task) ([]string, error) {
-	if err := t.Check(q.cfg.MaxPayload); err != nil {
-		return nil, err
-	}
-	f := make([]string, 0, 6+2*len(t.Headers)+4)
+// fields is how many strings appendFields adds at most.
+func (t *Task) fields() int { return 6 + 2*len(t.Headers) + 4 }
+
+// appendFields adds the entry fields of a task that was checked.
+func (t *Task) appendFields(f []string) []string {
 	f = append(f, fieldID, string(t.ID), fieldKind, t.Kind, fieldPayload, string(t.Payload))
 	if t.ContentType != "" {
 		f = append(f, fieldContentType, t.ContentType)
@@ -44,10 +43,13 @@ func (q *Queue) encode(t Task) ([]string, error) {
 	if !t.Deadline.IsZero() {
 		f = append(f, fieldDeadline, strconv.FormatInt(t.Deadline.UnixMilli(), 10))
 	}
+	if len(t.Headers) == 0 {
+		return f
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		f = append(f, headerPrefix+name, t.Headers[name])
 	}
-	return f, nil
+	return f
 }
 
 // Check reports what Enqueue would refuse the task for where Config.MaxPayload
@@ -114,28 +116,41 @@ func (q *Queue) nameSuffix(partition int) string {
 // decode reads an entry. Unknown fields are ignored and order does not matter;
 // an entry without an ID is given its name. The error says, without
 // quoting what the entry holds, why it is no task.
-func (e Entry) decode() (Task, error) {
-	t := Task{ID: e.name(), EnqueuedAt: e.ID.time()}
+func (e Entry) decode() (Task, error) { return e.decodeIn(&arena{}) }
+
+// decodeIn takes the payload's memory from payloads.
+func (e *Entry) decodeIn(payloads *arena) (Task, error) {
+	t := Task{EnqueuedAt: e.ID.time()}
 	if n := e.count(); n > maxFields {
 		return t, fmt.Errorf("it has %d fields, at most %d are read", n, maxFields)
 	}
-	seen := make(map[string]bool, 8)
+	var seen field // those that may appear once
 	for i := 0; i+1 < len(e.Fields); i += 2 {
 		name, value := e.Fields[i], e.Fields[i+1]
-		known, err := t.set(name, value)
+		which, twice := fieldOf(name), false
+		var err error
+		if which == isHeader {
+			twice = t.setHeader(name[len(headerPrefix):], value)
+		} else {
+			twice = seen&which != 0
+			err = t.set(which, name, value, payloads)
+		}
 		if err != nil {
 			return t, err
 		}
-		if known && seen[name] {
+		if twice {
 			return t, fmt.Errorf("field %q appears more than once", name[:min(len(name), maxNamed)])
 		}
-		seen[name] = true
+		seen |= which
 	}
 	switch {
-	case !seen[fieldKind]:
+	case seen&isKind == 0:
 		return t, fmt.Errorf("field %q is missing", fieldKind)
-	case !seen[fieldPayload]:
+	case seen&isPayload == 0:
 		return t, fmt.Errorf("field %q is missing", fieldPayload)
+	}
+	if seen&isID == 0 {
+		t.ID = e.name()
 	}
 	return t, nil
 }
@@ -153,42 +168,80 @@ func (e Entry) count() int {
 	return n
 }
 
-// set takes one field and reports whether it is one that may appear once.
-func (t *Task) set(name, value string) (known bool, err error) {
+// field is what a field of an entry is; 0 is one that is not known.
+type field uint8
+
+const (
+	isVersion field = 1 << iota
+	isID
+	isKind
+	isPayload
+	isContentType
+	isDeadline
+	isEnqueued
+	isHeader
+)
+
+func fieldOf(name string) field {
 	switch name {
 	case fieldVersion:
-		if value != wireVersion {
-			return true, fmt.Errorf("field %q is not %s, the only format version known here", name, wireVersion)
-		}
+		return isVersion
 	case fieldID:
+		return isID
+	case fieldKind:
+		return isKind
+	case fieldPayload:
+		return isPayload
+	case fieldContentType:
+		return isContentType
+	case fieldDeadline:
+		return isDeadline
+	case fieldEnqueued:
+		return isEnqueued
+	}
+	if strings.HasPrefix(name, headerPrefix) {
+		return isHeader
+	}
+	return 0
+}
+
+// set takes one field that is not a header.
+func (t *Task) set(which field, name, value string, payloads *arena) (err error) {
+	switch which {
+	case isVersion:
+		if value != wireVersion {
+			return fmt.Errorf("field %q is not %s, the only format version known here", name, wireVersion)
+		}
+	case isID:
 		if !printable(value, MaxIDBytes) {
-			return true, fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxIDBytes)
+			return fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxIDBytes)
 		}
 		t.ID = TaskID(value)
-	case fieldKind:
+	case isKind:
 		if !printable(value, MaxKindBytes) {
-			return true, fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxKindBytes)
+			return fmt.Errorf("field %q is not 1 to %d bytes of printable ASCII without spaces", name, MaxKindBytes)
 		}
 		t.Kind = value
-	case fieldPayload:
-		t.Payload = []byte(value)
-	case fieldContentType:
+	case isPayload:
+		t.Payload = payloads.bytes(value)
+	case isContentType:
 		t.ContentType = value
-	case fieldDeadline:
+	case isDeadline:
 		t.Deadline, err = milliseconds(name, value)
-	case fieldEnqueued:
+	case isEnqueued:
 		t.EnqueuedAt, err = milliseconds(name, value)
-	default:
-		header, ok := strings.CutPrefix(name, headerPrefix)
-		if !ok {
-			return false, nil
-		}
-		if t.Headers == nil {
-			t.Headers = make(map[string]string)
-		}
-		t.Headers[header] = value
 	}
-	return true, err
+	return err
+}
+
+// setHeader takes one header and reports whether it was there already.
+func (t *Task) setHeader(name, value string) (twice bool) {
+	_, twice = t.Headers[name]
+	if t.Headers == nil {
+		t.Headers = make(map[string]string)
+	}
+	t.Headers[name] = value
+	return twice
 }
 
 func milliseconds(name, value string) (time.Time, error) {

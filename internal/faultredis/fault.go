@@ -56,6 +56,9 @@ func Script(source string) Match {
 func Mentions(s string) Match {
 	return func(cmd redis.Cmder) bool {
 		return slices.ContainsFunc(cmd.Args(), func(arg any) bool {
+			if text, ok := arg.(*string); ok { // as package queue passes texts
+				return strings.Contains(*text, s)
+			}
 			text, ok := arg.(string)
 			return ok && strings.Contains(text, s)
 		})

@@ -1,0 +1,143 @@
+package queue
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// call is one run of a script in one partition.
+type call struct {
+	script    *script
+	partition int
+	args      []any    // the whole command: EVALSHA, digest, number of keys, keys, arguments
+	texts     []string // what the pointers in args point to
+	reply     any
+	err       error
+}
+
+// newCall begins a call with room for so many arguments.
+func (q *Queue) newCall(s *script, partition, room int) *call {
+	c := &call{script: s, partition: partition}
+	c.args = make([]any, 0, 3+len(s.keys)+room)
+	c.args = append(c.args, "evalsha", s.shaArg, len(s.keys))
+	for _, what := range s.keys {
+		c.args = append(c.args, q.parts[partition].arg(what))
+	}
+	return c
+}
+
+// call makes a call with a few arguments.
+func (q *Queue) call(s *script, partition int, args ...any) *call {
+	return q.newCall(s, partition, len(args)).add(args...)
+}
+
+// add adds arguments as they are.
+func (c *call) add(args ...any) *call {
+	c.args = append(c.args, args...)
+	return c
+}
+
+// expect makes room for n texts.
+func (c *call) expect(n int) { c.texts = make([]string, 0, n) }
+
+// text adds one of many strings. A string costs an allocation when it becomes
+// an any, a pointer to one does not, and the client writes either.
+func (c *call) text(s string) {
+	c.texts = append(c.texts, s)
+	c.args = append(c.args, &c.texts[len(c.texts)-1])
+}
+
+// digestBytes is what remembers a finished ID: half of its SHA-256, whatever
+// its length.
+const digestBytes = 16
+
+func digest(id TaskID) string {
+	sum := sumOf(id)
+	return string(sum[:digestBytes])
+}
+
+func sumOf(id TaskID) [sha256.Size]byte {
+	var b [MaxIDBytes]byte
+	if len(id) > len(b) {
+		return sha256.Sum256([]byte(id))
+	}
+	return sha256.Sum256(b[:copy(b[:], id)])
+}
+
+// digests gathers the digests of a batch in one string.
+type digests struct{ all strings.Builder }
+
+func (d *digests) expect(n int) { d.all.Grow(n * digestBytes) }
+
+// of adds the digest of an ID and returns it.
+func (d *digests) of(id TaskID) string {
+	from := d.all.Len()
+	sum := sumOf(id)
+	d.all.Write(sum[:digestBytes])
+	return d.all.String()[from:]
+}
+
+// tails makes the tails of leases, which are mostly those of one grant.
+type tails struct {
+	fence Fence
+	token Token
+	text  string
+}
+
+func (t *tails) of(l *Lease) string {
+	if t.text == "" || t.fence != l.Fence || t.token != l.Grant.Token {
+		t.fence, t.token, t.text = l.Fence, l.Grant.Token, l.tail()
+	}
+	return t.text
+}
+
+// run runs calls, several in one round trip, and leaves reply or err in each.
+// A script the server has forgotten is sent whole.
+func (q *Queue) run(ctx context.Context, calls ...*call) {
+	q.send(ctx, calls, false)
+	var again []*call
+	for _, c := range calls {
+		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		q.send(ctx, again, true)
+	}
+	for _, c := range calls {
+		c.err = q.repeated(c.script.name, c.err)
+	}
+}
+
+func (q *Queue) send(ctx context.Context, calls []*call, whole bool) {
+	if len(calls) == 1 {
+		c := calls[0]
+		cmd := c.command(ctx, whole)
+		_ = q.rdb.Process(ctx, cmd) // the command carries it
+		c.reply, c.err = cmd.Result()
+		return
+	}
+	pipe := q.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.command(ctx, whole)
+		_ = pipe.Process(ctx, cmds[i])
+	}
+	_, err := pipe.Exec(ctx)
+	_ = err // each command carries its own
+	for i, c := range calls {
+		c.reply, c.err = cmds[i].Result()
+	}
+}
+
+// command is the call by the script's digest, or with its text.
+func (c *call) command(ctx context.Context, whole bool) *redis.Cmd {
+	args := c.args
+	if whole {
+		args = append([]any{"eval", c.script.text}, args[2:]...)
+	}
+	return redis.NewCmd(ctx, args...)
+}
