@@ -11,11 +11,9 @@ import (
 func (f *fetcher) beginAll(entries []queue.Entry, origin Source) error {
 	var first error
 	for i, s := range f.w.sources {
-		var own []queue.Entry
-		for _, e := range entries {
-			if e.Queue == s.queue {
-				own = append(own, e)
-			}
+		own := entries
+		if len(f.w.sources) > 1 {
+			own = entriesOf(entries, s.queue)
 		}
 		if len(own) == 0 {
 			continue
@@ -27,6 +25,15 @@ func (f *fetcher) beginAll(entries []queue.Entry, origin Source) error {
 		}
 	}
 	return first
+}
+
+func entriesOf(entries []queue.Entry, q *queue.Queue) (own []queue.Entry) {
+	for _, e := range entries {
+		if e.Queue == q {
+			own = append(own, e)
+		}
+	}
+	return own
 }
 
 // begin takes leases on entries and starts those for which there is a slot.
@@ -91,7 +98,7 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 		routes[i], known[i] = w.router.Route(d.Task.Kind)
 	}
 
-	var run []started
+	run := make([]*item, 0, promised)
 	var lost []loss
 	var taken []subject
 	w.mu.Lock()
@@ -112,7 +119,8 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 		case d.Started:
 			h.slots.beganStarted()
 			reserved, promised = reserved-1, promised-1
-			run = append(run, w.begins(it, now))
+			w.begins(it, now)
+			run = append(run, it)
 		default:
 			h.slots.beganHeld()
 			reserved--

@@ -124,7 +124,7 @@ func (w *Worker) start(batch []*item) {
 	cancel()
 
 	now := time.Now()
-	var run []started
+	run := make([]*item, 0, len(batch))
 	var lost []loss
 	var again []*item
 	var failure error
@@ -155,7 +155,8 @@ func (w *Worker) start(batch []*item) {
 			w.giveBack(it, queue.Settlement{}, FailedNone)
 		default:
 			it.tries = 0
-			run = append(run, w.begins(it, now))
+			w.begins(it, now)
+			run = append(run, it)
 		}
 		if h.solo == it && it.phase != phaseRunning {
 			h.solo = nil

@@ -1,9 +1,6 @@
 package consumer
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // beginDrain makes the worker fetch and start nothing more and hand back what
 // it holds.
@@ -18,11 +15,11 @@ func (w *Worker) beginDrain() {
 
 // awaitDrain returns when everything in hand is settled or time is over.
 // Stuck handlers are not waited for: they have had their timeout and grace.
-func (w *Worker) awaitDrain(fetching <-chan struct{}, endHandlers context.CancelCauseFunc) {
+func (w *Worker) awaitDrain(fetching <-chan struct{}) {
 	if w.awaitIdle(fetching, w.cfg.DrainTimeout, w.aborted) {
 		return
 	}
-	endHandlers(ErrDraining)
+	w.endHandlers()
 	w.log.Warn("ending the contexts of running handlers", "running", w.counts.busy.Load())
 	w.awaitIdle(fetching, w.cfg.AbortGrace, nil)
 }

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -39,8 +38,10 @@ type item struct {
 
 	soloSince time.Time // since when it waits to run alone
 
-	cancel    context.CancelCauseFunc
+	ctx       *taskContext  // of its handler
+	wait      time.Duration // how long it could have started before it did; negative: not known
 	startedAt time.Time
+	timedOut  bool
 	stuckAt   time.Time // when it counts as stuck if it still runs
 	stuck     bool
 	lost      bool // the lease may not be relied on any more

@@ -167,7 +167,7 @@ func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []l
 		w.hand.drop(it)
 		losses = append(losses, it.loss(how, false))
 	case phaseRunning:
-		it.cancel(queue.ErrLeaseLost)
+		it.ctx.end(context.Canceled, queue.ErrLeaseLost)
 		if at := now.Add(w.cfg.Grace); at.Before(it.stuckAt) {
 			it.stuckAt = at
 		}

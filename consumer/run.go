@@ -9,58 +9,58 @@ import (
 	"github.com/claimq/claimq/queue"
 )
 
-// started is a handler about to run.
-type started struct {
-	it   *item
-	ctx  context.Context
-	stop context.CancelFunc // of the timeout
-	wait time.Duration
-}
-
 // begins prepares the run of an item that is in a slot. The caller holds mu
 // and then runs runTask in a goroutine of its own.
-func (w *Worker) begins(it *item, now time.Time) started {
+func (w *Worker) begins(it *item, now time.Time) {
 	timeout := it.route.Timeout
 	if timeout <= 0 {
 		timeout = w.cfg.Timeout
 	}
-	ctx, cancel := context.WithCancelCause(w.handlers)
-	it.cancel = cancel
-	ctx, stop := context.WithTimeoutCause(ctx, timeout, ErrTaskTimeout)
+	it.ctx = &taskContext{values: w.values, deadline: now.Add(timeout)}
+	if it.ctx.deadline.Before(w.lookAt) {
+		w.watch.poke()
+	}
 	it.startedAt = now
 	it.stuckAt = now.Add(timeout + w.cfg.Grace)
 	w.hand.runs(it)
-	s := started{it: it, ctx: ctx, stop: stop, wait: -1}
+	it.wait = -1
 	if clock := it.src.clock(now); it.lease.Attempt <= 1 && !clock.IsZero() && !it.task.EnqueuedAt.IsZero() {
 		from := it.task.EnqueuedAt
 		if it.task.Due.After(from) {
 			from = it.task.Due
 		}
-		s.wait = max(0, clock.Sub(from))
+		it.wait = max(0, clock.Sub(from))
 	}
-	return s
+}
+
+// endHandlers ends the contexts of all running handlers. None is started
+// afterwards: the worker drains.
+func (w *Worker) endHandlers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range w.hand.running {
+		it.ctx.end(context.Canceled, ErrDraining)
+	}
 }
 
 // runTask is the goroutine of one handler.
-func (w *Worker) runTask(s started) {
-	it := s.it
+func (w *Worker) runTask(it *item) {
 	exited := true // until the handler has returned or panicked
 	var result []byte
 	var err error
 	defer func() {
-		cause := context.Cause(s.ctx)
+		cause := context.Cause(it.ctx)
 		if exited {
 			err = &PanicError{Goexit: true, Stack: stack()}
 		}
-		s.stop()
-		it.cancel(nil)
+		it.ctx.end(context.Canceled, nil)
 		w.finish(it, w.verdictOf(it, result, err, cause))
 	}()
 	w.observe.Started(Started{
 		Queue: it.src.name, Kind: it.task.Kind, TaskID: it.lease.TaskID, Attempt: it.lease.Attempt,
-		TraceParent: it.trace, Wait: s.wait,
+		TraceParent: it.trace, Wait: it.wait,
 	})
-	result, err = recovering{it.route.Handler}.HandleTask(s.ctx, Delivery{Task: it.task, Lease: it.lease, Source: it.origin})
+	result, err = recovering{it.route.Handler}.HandleTask(it.ctx, Delivery{Task: it.task, Lease: it.lease, Source: it.origin})
 	exited = false
 }
 

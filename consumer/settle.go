@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -77,6 +76,7 @@ func (w *Worker) nextOutcomes(now time.Time) (batch []*item, next time.Duration)
 		w.settle.idle()
 	}
 	var lead *item
+	batch = make([]*item, 0, min(len(w.hand.out), queue.MaxBatch))
 	for _, it := range w.hand.out {
 		switch {
 		case now.Before(it.next):
@@ -111,25 +111,23 @@ func (w *Worker) offer(batch []*item) []queue.Settled {
 	}
 	ctx, cancel := w.call()
 	defer cancel()
-	var call func(context.Context, []queue.Settlement) []queue.Settled
 	switch lead.verb {
 	case verbComplete:
-		call = lead.src.Complete
+		return lead.src.Complete(ctx, settlements)
 	case verbRetry:
-		call = lead.src.Retry
+		return lead.src.Retry(ctx, settlements)
 	case verbRelease:
-		call = lead.src.Release
+		return lead.src.Release(ctx, settlements)
 	default:
-		call = lead.src.DeadLetter
+		return lead.src.DeadLetter(ctx, settlements)
 	}
-	return call(ctx, settlements)
 }
 
 // settled notes the answers. An outcome without one is kept and offered
 // again, the same settlement as before, so that the server recognises it.
 func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	now := time.Now()
-	var ends []departure
+	ends := make([]departure, 0, len(batch))
 	var gone []queue.Copy
 	var failure error
 	failed := 0
@@ -164,7 +162,8 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 		}
 		d := departure{end: w.ended(it, now), text: it.settle.Error}
 		if a.Outcome == queue.Lost || a.Outcome == queue.DeadLettered {
-			d.about = it.subject()
+			about := it.subject()
+			d.about = &about
 		}
 		ends = append(ends, d)
 		done[it] = true
@@ -206,7 +205,7 @@ func (it *item) deadReason() queue.DeadReason {
 // departure is the end of a task in hand; about is set where it is logged.
 type departure struct {
 	end   Ended
-	about subject
+	about *subject
 	text  string // of the error
 }
 

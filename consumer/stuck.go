@@ -1,13 +1,15 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/claimq/claimq/queue"
 )
 
-// watchLoop sees leases whose trust has run out and handlers that are stuck.
+// watchLoop sees leases whose trust has run out, and handlers that have run for
+// their timeout or are stuck.
 // It makes no calls, so nothing the server does or fails to do can hold it up.
 func (w *Worker) watchLoop() {
 	l := w.watch
@@ -48,6 +50,14 @@ func (w *Worker) look(now time.Time) time.Duration {
 		for j := len(g.items) - 1; j >= 0; j-- {
 			it := g.items[j]
 			if it.phase == phaseRunning && !it.stuck {
+				switch {
+				case it.timedOut:
+				case now.Before(it.ctx.deadline):
+					earlier(it.ctx.deadline)
+				default:
+					it.timedOut = true
+					it.ctx.end(context.DeadlineExceeded, ErrTaskTimeout)
+				}
 				if now.Before(it.stuckAt) {
 					earlier(it.stuckAt)
 				} else {
@@ -60,6 +70,7 @@ func (w *Worker) look(now time.Time) time.Duration {
 			}
 		}
 	}
+	w.lookAt = next
 	count := h.slots.stuck
 	if len(losses)+len(stuck) > 0 {
 		w.changed()

@@ -38,7 +38,8 @@ type Worker struct {
 	mu     sync.Mutex // held for moments only, never over a call or a callback
 	hand   hand
 	chores []chore
-	counts counts // of hand, for readers that must not wait
+	lookAt time.Time // when the watch loop looks next, if not before
+	counts counts    // of hand, for readers that must not wait
 
 	state atomic.Pointer[State]
 
@@ -51,8 +52,8 @@ type Worker struct {
 	fatal    chan error    // the first fetch found that it cannot work
 
 	// Set by Run before any goroutine starts.
-	ops      context.Context // of calls to the server; ends when the worker gives up
-	handlers context.Context // parent of the handlers' contexts
+	ops    context.Context // of calls to the server; ends when the worker gives up
+	values context.Context // of the handlers' contexts
 }
 
 // New checks cfg, reports every problem at once, and returns a worker for q
@@ -130,9 +131,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	ops, cancelOps := context.WithCancel(detached)
 	defer cancelOps()
-	handlers, endHandlers := context.WithCancelCause(detached)
-	defer endHandlers(ErrDraining)
-	w.ops, w.handlers = ops, handlers
+	defer w.endHandlers()
+	w.ops, w.values = ops, detached
 
 	for _, l := range w.loops {
 		l.beat()
@@ -156,7 +156,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case err = <-w.fatal:
 	}
 	w.beginDrain()
-	w.awaitDrain(fetching, endHandlers)
+	w.awaitDrain(fetching)
 	w.addTimes()
 	cancelOps()
 	close(w.stop)
