@@ -33,6 +33,12 @@ type Config struct {
 	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch
 	BatchBytes int           // payload bytes in a batch; a larger task goes alone; default 1 MiB
 
+	// Durability is what each task waits for besides the server's own answer:
+	// replicas, or the disk. Default: nothing. Two producers of one queue may
+	// differ in it. A task that is not confirmed in time is sent again like one
+	// without an answer, and ends in queue.ErrNotDurable.
+	Durability queue.Durability
+
 	Observer Observer // told of each call; default: nothing is observed
 
 	Rand    rand.Source // for jitter; default: seeded from crypto/rand. Used under a lock.
@@ -58,7 +64,13 @@ func New(q *queue.Queue, cfg Config) (*Producer, error) {
 	if err := cfg.validate(q); err != nil {
 		return nil, err
 	}
-	return &Producer{q: q, cfg: cfg, jitter: rand.New(cfg.Rand), send: q.Enqueue}, nil
+	p := &Producer{q: q, cfg: cfg, jitter: rand.New(cfg.Rand), send: q.Enqueue}
+	if !cfg.Durability.None() {
+		p.send = func(ctx context.Context, token queue.Token, tasks []queue.Task) []queue.Receipt {
+			return q.EnqueueDurably(ctx, token, tasks, cfg.Durability)
+		}
+	}
+	return p, nil
 }
 
 func (c Config) withDefaults() Config {
@@ -98,6 +110,9 @@ func (c Config) validate(q *queue.Queue) error {
 	bad(c.MaxRetries <= MaxRetries, "MaxRetries", "use at most %d, got %d", MaxRetries, c.MaxRetries)
 	bad(c.Batch >= 1 && c.Batch <= queue.MaxBatch, "Batch", "use 1 to %d, got %d", queue.MaxBatch, c.Batch)
 	bad(c.BatchBytes >= 1 && c.BatchBytes <= queue.MaxPayloadBytes, "BatchBytes", "use 1 to %d, got %d", queue.MaxPayloadBytes, c.BatchBytes)
+	if err := c.Durability.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("Durability: %w", err))
+	}
 	return errors.Join(errs...)
 }
 

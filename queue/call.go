@@ -16,6 +16,9 @@ type call struct {
 	texts     []string // what the pointers in args point to
 	reply     any
 	err       error
+
+	durable *Durability // what to wait for, of all calls that are run together
+	unkept  error       // why that was not confirmed; nil: it was, or nothing was asked for
 }
 
 // newCall begins a call with room for so many arguments.
@@ -113,7 +116,8 @@ func (q *Queue) run(ctx context.Context, calls ...*call) {
 }
 
 func (q *Queue) send(ctx context.Context, calls []*call, whole bool) {
-	if len(calls) == 1 {
+	durable := calls[0].durable
+	if len(calls) == 1 && durable == nil {
 		c := calls[0]
 		cmd := c.command(ctx, whole)
 		_ = q.rdb.Process(ctx, cmd) // the command carries it
@@ -126,10 +130,18 @@ func (q *Queue) send(ctx context.Context, calls []*call, whole bool) {
 		cmds[i] = c.command(ctx, whole)
 		_ = pipe.Process(ctx, cmds[i])
 	}
+	var waits *redis.Cmd
+	if durable != nil {
+		waits = durable.command(ctx)
+		_ = pipe.Process(ctx, waits)
+	}
 	_, err := pipe.Exec(ctx)
 	_ = err // each command carries its own
 	for i, c := range calls {
 		c.reply, c.err = cmds[i].Result()
+		if durable != nil {
+			c.unkept = durable.unkept(waits.Result())
+		}
 	}
 }
 

@@ -19,6 +19,10 @@ const enqueueBytes = 4 << 20
 //
 // A task without an ID is refused here; package producer assigns one.
 func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receipt {
+	return q.enqueue(ctx, token, tasks, nil)
+}
+
+func (q *Queue) enqueue(ctx context.Context, token Token, tasks []Task, durable *Durability) []Receipt {
 	receipts := make([]Receipt, len(tasks))
 	good := make([]int, 0, len(tasks))
 	room := 0
@@ -39,7 +43,9 @@ func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receip
 		}
 		for _, at := range bySize(g.index, func(i int) int { return size(fields[i]) }) {
 			members = append(members, at)
-			calls = append(calls, q.enqueueCall(g.partition, token, tasks, fields, at))
+			c := q.enqueueCall(g.partition, token, tasks, fields, at)
+			c.durable = durable
+			calls = append(calls, c)
 		}
 	}
 	q.runMade(ctx, calls)
@@ -54,6 +60,9 @@ func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receip
 				continue
 			}
 			receipts[i].answer(asString(answers[j]))
+			if receipts[i].Err == nil && call.unkept != nil {
+				receipts[i].Added, receipts[i].Duplicate, receipts[i].Err = false, false, call.unkept
+			}
 		}
 	}
 	return receipts

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -71,7 +72,8 @@ type Queue struct {
 	rdb     redis.UniversalClient
 	read    redis.UniversalClient
 	ownsR   bool
-	repeats bool // the client repeats commands by itself
+	repeats bool        // the client repeats commands by itself
+	disk    atomic.Bool // the server has WAITAOF, as it said
 	parts   []partitionKeys
 	classes []time.Duration // different lease lengths, the default first
 }
