@@ -125,5 +125,8 @@ func policy(c config.Produce) producer.Config {
 	if retries == 0 {
 		retries = -1 // none; zero would be the default
 	}
-	return producer.Config{Timeout: c.Timeout, MaxRetries: retries, Batch: c.Batch, BatchBytes: int(c.BatchBytes)}
+	return producer.Config{
+		Timeout: c.Timeout, MaxRetries: retries, Batch: c.Batch, BatchBytes: int(c.BatchBytes),
+		Durability: queue.Durability{Replicas: c.Replicas, Fsync: c.Fsync, Within: c.DurableWithin},
+	}
 }

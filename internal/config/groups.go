@@ -182,6 +182,15 @@ type Produce struct {
 	Batch int `env:"PRODUCER_BATCH" envDefault:"100" range:"1..256"`
 	// Payload in one batch, in bytes or with KiB or MiB.
 	BatchBytes ByteSize `env:"PRODUCER_BATCH_BYTES" envDefault:"1MiB" range:"1..64MiB"`
+	// Replicas of the Redis server that must have a task before it counts as
+	// added. 0: none; its own answer is enough.
+	Replicas int `env:"PRODUCER_REPLICAS" envDefault:"0" range:"0..100"`
+	// Wait until the append-only file has a task on disk, at the server and at
+	// that many replicas (true or false). Needs Redis 7.2.
+	Fsync bool `env:"PRODUCER_FSYNC" envDefault:"false"`
+	// How long a batch waits for replicas and disk before it is sent again; half
+	// of the time that Redis has for an answer at most.
+	DurableWithin time.Duration `env:"PRODUCER_DURABLE_WITHIN" envDefault:"1s" range:"1ms..1m"`
 }
 
 // Move is how "producer relay" moves tasks from the outbox to the queues.
