@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/claimq/claimq/internal/pgschema"
 	"github.com/claimq/claimq/queue"
 )
 
@@ -80,9 +81,6 @@ func (e *unknownError) Unwrap() []error { return []error{queue.ErrIndefinite, e.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
-	undefinedTable       = "42P01"
-	undefinedColumn      = "42703"
-	invalidSchemaName    = "3F000"
 )
 
 // conflicts reports whether the server ended a transaction because of another
@@ -103,11 +101,10 @@ func refused(err error) bool {
 // said puts an error of the server into the words of package queue. sent: the
 // request may have been applied although it failed.
 func said(err error, sent bool) error {
-	e, isAnswer := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case err == nil:
 		return nil
-	case isAnswer && (e.Code == undefinedTable || e.Code == undefinedColumn || e.Code == invalidSchemaName):
+	case pgschema.Missing(err):
 		return fmt.Errorf("%w: %w", ErrSchema, err)
 	case refused(err), pgconn.SafeToRetry(err), !sent:
 		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)

@@ -16,7 +16,7 @@ func (s *Store) Statements() map[string]string {
 }
 
 // MigrateLock is the advisory lock of the one who migrates.
-func (s *Store) MigrateLock() int64 { return lockNumber("migrate", s.cfg.Schema) }
+func (s *Store) MigrateLock() int64 { return tables().Lock(s.cfg.Schema) }
 
 // SweepLock is the advisory lock of the one who sweeps.
 func (s *Store) SweepLock() int64 { return lockNumber("sweep", s.cfg.Schema) }

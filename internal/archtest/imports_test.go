@@ -12,13 +12,14 @@ import (
 // listed is free but for the other rules.
 var mayImport = map[string][]string{
 	"queue":               {},
-	"producer":            {"queue"},
+	"producer":            {"queue", "internal/pgschema"},
 	"consumer":            {"queue"},
-	"dedupe":              {"queue"},
+	"dedupe":              {"queue", "internal/pgschema"},
 	"lease":               {"queue"},
 	"metrics":             {"queue", "consumer", "producer", "dedupe"},
 	"claimqtest":          {"queue", "consumer", "dedupe"},
 	"internal/embedded":   {},
+	"internal/pgschema":   {},
 	"internal/redistest":  {},
 	"internal/pgtest":     {"internal/redistest"},
 	"internal/faultredis": {},

@@ -79,16 +79,6 @@ select k.queue,
     coalesce((select greatest(0, extract(epoch from clock_timestamp() - o.created_at))
         from {{schema}}.outbox o where o.queue = k.queue order by o.id limit 1), 0)::float8
 from known k where k.queue is not null limit $2`
-
-	sqlSchemaExists = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
-	sqlCreateSchema = `create schema {{schema}}`
-	sqlCreateLog    = `create table if not exists {{schema}}.outbox_migrations (
-    version    integer primary key,
-    name       text not null,
-    applied_at timestamptz not null default now()
-)`
-	sqlVersion = `select coalesce(max(version), 0) from {{schema}}.outbox_migrations`
-	sqlApplied = `insert into {{schema}}.outbox_migrations (version, name) values ($1, $2)`
 )
 
 // schema is the name of a checked one.
