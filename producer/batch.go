@@ -89,9 +89,13 @@ func (p *Producer) enqueue(ctx context.Context, b *batch, chunks [][]int) {
 func (p *Producer) deliver(ctx context.Context, b *batch, open []int) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	token := p.q.NewToken()
-	doubtful := map[int]bool{} // a send of these may have been applied
-	for try := 0; ; try++ {
+	return p.again(ctx, p.q.NewToken(), b, open, map[int]bool{}, 0)
+}
+
+// again sends the open tasks, from a number of tries on. A send of those that
+// are doubtful may have been applied.
+func (p *Producer) again(ctx context.Context, token queue.Token, b *batch, open []int, doubtful map[int]bool, try int) bool {
+	for ; ; try++ {
 		if ctx.Err() != nil {
 			b.unsent(ctx, open, doubtful)
 			return false

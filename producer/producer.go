@@ -50,6 +50,8 @@ type Producer struct {
 	q   *queue.Queue
 	cfg Config
 
+	gather gatherer
+
 	mu     sync.Mutex // guards cfg.Entropy and jitter
 	jitter *rand.Rand
 
@@ -116,7 +118,8 @@ func (c Config) validate(q *queue.Queue) error {
 	return errors.Join(errs...)
 }
 
-// Enqueue adds one task. A duplicate is a receipt, not an error. The error is
+// Enqueue adds one task. Calls that come while others are on the wire are sent
+// together, by one of them; each keeps to its own context. A duplicate is a receipt, not an error. The error is
 // the receipt's: queue.ErrIndefinite when the answers to all sends were lost
 // (call again with the receipt's ID), queue.ErrUnavailable, queue.ErrQueueFull
 // or queue.ErrInvalidTask when nothing was added.
@@ -142,7 +145,11 @@ func (p *Producer) call(ctx context.Context, tasks []queue.Task) *batch {
 		began = time.Now()
 	}
 	b := p.prepare(tasks)
-	p.enqueue(ctx, b, b.chunks(p.cfg))
+	if len(tasks) == 1 && b.receipts[0].Err == nil {
+		p.together(ctx, b)
+	} else {
+		p.enqueue(ctx, b, b.chunks(p.cfg))
+	}
 	if p.cfg.Observer != nil {
 		p.cfg.Observer.Enqueued(Enqueued{Queue: p.q.Name(), Tasks: b.tasks, Receipts: b.receipts, Duration: time.Since(began)})
 	}
