@@ -102,23 +102,23 @@ func TestCallsGather(t *testing.T) {
 		for _, id := range []queue.TaskID{"a", "b", "c", "d", "e", "f"} {
 			g.call(t.Context(), id, 1)
 		}
-		g.call(t.Context(), "large", 99)
+		g.call(t.Context(), "large", 99) // with f just as much as a batch may have
 		g.call(t.Context(), "f", 1)
-		g.call(t.Context(), "g", 1)
-		g.call(t.Context(), "g", 1)
+		g.call(t.Context(), "g", 50)
+		g.call(t.Context(), "h", 50)
 		g.want("a; b")
 		for range 2 {
 			g.answer <- nil
 		}
 		g.want("a; b; c d e; f large")
 		g.answer <- nil
-		g.want("a; b; c d e; f large; f g") // the second f is not under the token of the first
+		g.want("a; b; c d e; f large; f g") // the second f is not under the token of the first, and h is too much
 		for range 3 {
 			g.answer <- nil
 		}
 		g.wg.Wait()
-		g.want("a; b; c d e; f large; f g; g")
-		if len(g.said) != 8 {
+		g.want("a; b; c d e; f large; f g; h")
+		if len(g.said) != 9 {
 			t.Errorf("%v", g.said)
 		}
 		for id, err := range g.said {
@@ -127,7 +127,7 @@ func TestCallsGather(t *testing.T) {
 			}
 		}
 		g.call(t.Context(), "z", 1)
-		g.want("a; b; c d e; f large; f g; g; z")
+		g.want("a; b; c d e; f large; f g; h; z")
 		g.answer <- nil
 	})
 }
@@ -201,40 +201,42 @@ func TestCallsKeepToTheirContexts(t *testing.T) {
 	}
 }
 
-// A call whose context ends at the moment it is given the turn passes it on.
+// Calls whose contexts end at the moment they are given the turn pass it on, to
+// one that is still there.
 func TestTurnIsPassedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGathering(t, producer.Config{})
-		for _, id := range []queue.TaskID{"a", "b"} {
-			g.call(t.Context(), id, 1)
-		}
-		deadline := time.Now().Add(time.Second)
-		for i := range 20 {
-			ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	for range 100 { // which of them comes first at one instant is chance
+		synctest.Test(t, func(t *testing.T) {
+			g := newGathering(t, producer.Config{})
+			g.call(t.Context(), "a", 1)
+			g.call(t.Context(), "b", 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if i%2 == 1 {
-				ctx = t.Context()
+			for i := range 20 {
+				own := ctx
+				if i%4 == 3 {
+					own = t.Context()
+				}
+				g.call(own, queue.TaskID(fmt.Sprint(i)), 1)
 			}
-			g.call(ctx, queue.TaskID(fmt.Sprint(i)), 1)
-		}
-		time.Sleep(time.Until(deadline)) // both happen at this instant
-		stop := make(chan struct{})
-		go func() { g.wg.Wait(); close(stop) }()
-		for open := true; open; {
-			select {
-			case g.answer <- nil:
-			case <-stop:
-				open = false
+			stop := make(chan struct{})
+			go func() { g.wg.Wait(); close(stop) }()
+			time.Sleep(time.Second) // the contexts end, and the answers come
+			for open := true; open; {
+				select {
+				case g.answer <- nil:
+				case <-stop:
+					open = false
+				}
 			}
-		}
-		for i := 1; i < 20; i += 2 {
-			if err, ok := g.said[queue.TaskID(fmt.Sprint(i))]; !ok || err != nil {
-				t.Errorf("%d: %v, %v", i, ok, err)
+			for i := 3; i < 20; i += 4 {
+				if err, ok := g.said[queue.TaskID(fmt.Sprint(i))]; !ok || err != nil {
+					t.Errorf("%d: %v, %v", i, ok, err)
+				}
 			}
-		}
-		g.call(t.Context(), "after", 1) // the wire is free
-		g.answer <- nil
-	})
+			g.call(t.Context(), "after", 1) // the wire is free
+			g.answer <- nil
+		})
+	}
 }
 
 // Many callers of a real server: each task is added once and told so, IDs that
