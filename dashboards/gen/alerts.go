@@ -107,9 +107,17 @@ var recoveryAlerts = []alert{{
 	dashboard:   toQueue,
 }, {
 	name: "ClaimqReclaimLoopStuck", severity: warning, wait: "1m",
-	expr:        fmt.Sprintf("time() - max by (namespace, queue) (claimq_last_reclaim_sweep_timestamp_seconds) > %d", sweepSilent),
+	// Frozen workers are not scraped, so their last look is remembered for as
+	// long as there is something to do.
+	expr: fmt.Sprintf(`time() - max by (namespace, queue) (last_over_time(claimq_last_reclaim_sweep_timestamp_seconds[1h])) > %d
+and on (namespace, queue)
+  (
+      max by (namespace, queue) (claimq_last_reclaim_sweep_timestamp_seconds)
+    or
+      queue:claimq_backlog_entries:sum > 0
+  )`, sweepSilent),
 	summary:     "No worker has looked for ended leases of queue {{ $labels.queue }} for {{ $value | humanizeDuration }}.",
-	description: "The workers are frozen or cut off, or all their slots have been busy for as long. If a worker dies now, its tasks wait.",
+	description: "The workers are frozen, cut off or gone, or all their slots have been busy for as long. If a worker dies now, its tasks wait.",
 	dashboard:   toQueue,
 }, {
 	name: "ClaimqReclaimRatioHigh", severity: warning, wait: "15m",

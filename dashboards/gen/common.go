@@ -162,7 +162,8 @@ func dashboardLinks() []cog.Builder[dashboard.DashboardLink] {
 
 // The queries of the annotations.
 const (
-	restartsExpr = `changes(process_start_time_seconds{` + proc + `}[$__rate_interval]) > 0`
+	// Also of a process that was away for longer than the range.
+	restartsExpr = `changes(process_start_time_seconds{` + proc + `}[$__rate_interval]) > 0 or time() - process_start_time_seconds{` + proc + `} < 60`
 	buildsExpr   = `count by (version, revision) (claimq_build_info{` + proc + `}) unless count by (version, revision) (claimq_build_info{` + proc + `} offset 5m)`
 	alertsExpr   = `ALERTS{alertname=~"Claimq.+",alertstate="firing"}`
 )
@@ -176,7 +177,7 @@ func annotations() []cog.Builder[dashboard.AnnotationQuery] {
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{
 		query("Alerts", alertsExpr, "red", "{{alertname}}", "{{queue}} {{instance}}"),
-		query("Restarts", restartsExpr, "orange", "Restart", "{{instance}}"),
+		query("Starts", restartsExpr, "orange", "Start", "{{instance}}"),
 		query("New builds", buildsExpr, "blue", "New build", "{{version}} {{revision}}"),
 	}
 }

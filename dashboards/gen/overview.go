@@ -23,7 +23,8 @@ or
 	failureShare = failed + ` / (` + finished + ` > 0)`
 	// Where the state is read, no attempt means that none was made.
 	nothingRan = `0 * max(max by (queue) (claimq_collector_success{` + sel + `})) - 1`
-	sweepAge   = `time() - max by (queue) (claimq_last_reclaim_sweep_timestamp_seconds{` + sel + `})`
+	// A frozen worker does not answer the scrape; its last look counts on.
+	sweepAge = `time() - max by (queue) (last_over_time(claimq_last_reclaim_sweep_timestamp_seconds{` + sel + `}[1h]))`
 
 	// 4: tasks and nobody who works; 3: tasks wait and none was finished; 2:
 	// tasks run and none was finished; 1: tasks are finished; 0: nothing to do.
@@ -57,7 +58,8 @@ var (
 	failWords = []word{
 		{-1, -1, "Nothing ran", quiet},
 		{0, 0, "None fail", good},
-		{0, failureRatio, "Some fail", wary},
+		{0, failureFew, "Few fail", good},
+		{failureFew, failureRatio, "Some fail", wary},
 		{failureRatio, inf, "FAILING", bad},
 	}
 	workWords = []word{
@@ -99,8 +101,8 @@ var answers = []panel{{
 	about:   "How long the task that has waited longest has waited, in the worst queue: on time below 30 s, LATE from 5 minutes. UNKNOWN: nothing reports the state of the queues.",
 	queries: []query{{expr: lateness}},
 }, {
-	kind: words, title: "Failing?", unit: "percentunit", width: 5, height: 5, noValue: unknown, limits: upTo(0, failureRatio), words: failWords,
-	about:   "The share of attempts that fail now, in the worst queue. FAILING from one in ten: look at the row Failing? for the reason.",
+	kind: words, title: "Failing?", unit: "percentunit", width: 5, height: 5, noValue: unknown, limits: upTo(failureFew, failureRatio), words: failWords,
+	about:   "The share of attempts that fail now, in the worst queue: few below 1 in 100, FAILING from 1 in 10. Look at the row Failing? for the reason.",
 	queries: []query{{expr: "max(" + failureShare + ") or " + nothingRan}},
 }, {
 	kind: words, title: "Working?", unit: "none", width: 5, height: 5, noValue: unknown, limits: upTo(3, 4), words: workWords,
@@ -155,8 +157,8 @@ var tables = []panel{{
 		{`max by (queue) (claimq_dead_entries{` + sel + `})`, "Dead letters", column{unit: "short", limits: []limit{{0, good}, {1, wary}}}},
 	},
 }, {
-	kind: rows, title: "Alerts that fire", unit: "short", width: 9, height: 9, keys: []string{"alertname", "severity", "queue", "instance"},
-	about:   "What Prometheus says is wrong now. Each name is a section of the page behind What to do, above.",
+	kind: rows, title: "Alerts that fire", unit: "short", width: 9, height: 9, keys: []string{"severity", "alertname"}, sortBy: headings["severity"],
+	about:   "What Prometheus says is wrong now, critical first, and for how many queues or processes. Each name is a section of the page behind What to do, above.",
 	noValue: "None",
-	queries: []query{{expr: "max by (alertname, severity, queue, instance) (" + alertsExpr + ")"}},
+	queries: []query{{"count by (severity, alertname) (" + alertsExpr + ")", "Firing", column{unit: "none"}}},
 }}

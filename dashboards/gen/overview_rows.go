@@ -29,7 +29,7 @@ var latePanels = []panel{{
 		{expr: "sum(" + finished + ")", legend: "attempts finished"},
 	},
 }, {
-	title: "Time until the backlog is gone", unit: "s", width: 12,
+	title: "Time until the backlog is gone", unit: "s", width: 12, noValue: "Nothing waits",
 	about: "Waiting tasks at the speed at which their number falls now. A gap means that nothing waits or that the number does not fall.",
 	queries: []query{{
 		expr:   "sum(" + waiting + ") / -(sum(max by (queue) (deriv(claimq_waiting_entries{" + sel + "}[$__rate_interval]))) < 0)",
@@ -53,11 +53,11 @@ var failingPanels = []panel{{
 }, {
 	kind: bars, title: "New dead letters", unit: "short", width: 12,
 	about:   "Tasks given up, by reason. Each bar needs a person: mend the cause, then redrive.",
-	queries: []query{{expr: "sum by (reason) (increase(claimq_dead_lettered_total{" + sel + "}[$__rate_interval]))", legend: "{{reason}}"}},
+	queries: []query{{expr: "sum by (reason) (increase(claimq_dead_lettered_total{" + sel + "}[$__interval]))", legend: "{{reason}}"}},
 }, {
 	kind: bars, title: "Tasks lost from outside", unit: "short", width: 12,
 	about:   "Entries that something else deleted or trimmed while their task was not done. Anything but nothing here is lost work.",
-	queries: []query{{expr: "sum by (queue) (increase(claimq_missing_entries_total{" + sel + "}[$__rate_interval]))", legend: "{{queue}}"}},
+	queries: []query{{expr: "sum by (queue) (increase(claimq_missing_entries_total{" + sel + "}[$__interval]))", legend: "{{queue}}"}},
 	link:    "${__field.labels.queue}",
 }}
 
@@ -90,7 +90,7 @@ var recoveryPanels = []panel{{
 	about:   "A burst is a worker that died. A steady line is workers that die again and again.",
 	queries: []query{{expr: "sum by (queue) (rate(claimq_reclaimed_entries_total{" + sel + "}[$__rate_interval]))", legend: "{{queue}}"}},
 }, {
-	title: "Delay of taking over", unit: "s", width: 8,
+	title: "Delay of taking over", unit: "s", width: 8, noValue: "None was taken over",
 	about: "From the end of a lease to the moment another worker has the task. About a second where workers have free slots.",
 	queries: []query{
 		{expr: quantile("0.5", "claimq_reclaim_delay_seconds", sel), legend: "p50"},
@@ -105,7 +105,7 @@ var recoveryPanels = []panel{{
 	},
 }, {
 	title: "Since a worker last looked for ended leases", unit: "s", width: 12, limits: upTo(0, sweepSilent), link: "${__field.labels.queue}",
-	about:   "Seconds while any worker has a free slot. A line that climbs: all are frozen, cut off, or busy.",
+	about:   "Seconds while any worker has a free slot. A line that climbs: all are frozen, cut off, busy, or gone.",
 	queries: []query{{expr: sweepAge, legend: "{{queue}}"}},
 }}
 

@@ -18,13 +18,17 @@ type kind int
 const (
 	lines    kind = iota // over time
 	stacked              // over time, one upon the other
-	bars                 // over time, for things that are counted
+	bars                 // over time, for things that are counted: each once, so their range is $__interval
 	number               // the present value
 	words                // the present value as a word
 	rows                 // a table of present values
 	heat                 // a histogram over time
 	timeline             // states over time
 )
+
+// barInterval is the least time for which one bar stands: longer than between
+// any two scrapes.
+const barInterval = "2m"
 
 // query is one expression. The legend names its series, or in a table its column.
 type query struct {
@@ -68,6 +72,7 @@ type panel struct {
 	max       float64           // of the axis; 0: as the values are
 	link      string            // to the queue's dashboard: where the queue's name is
 	keys      []string          // of a table: labels to show first
+	sortBy    string            // of a table: heading
 	exemplars bool
 }
 
@@ -184,15 +189,20 @@ func (p panel) series() cog.Builder[dashboard.Panel] {
 			ShowLegend(true).
 			DisplayMode(common.LegendDisplayModeTable).
 			Placement(common.LegendPlacementBottom).
-			Calcs([]string{"lastNotNull", "max"})).
+			Calcs([]string{"lastNotNull", "max"}).
+			SortBy("Max").SortDesc(true)). // what happened comes before what did not
+
 		Tooltip(common.NewVizTooltipOptionsBuilder().
 			Mode(common.TooltipDisplayModeMulti).
 			Sort(common.SortOrderDescending))
 	switch p.kind {
 	case stacked:
-		b.Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal)).FillOpacity(40)
+		b.Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal)).
+			FillOpacity(60).LineWidth(0) // the line of a state that nothing is in would lie on top of the others
 	case bars:
-		b.DrawStyle(common.GraphDrawStyleBars).FillOpacity(60)
+		b.DrawStyle(common.GraphDrawStyleBars).FillOpacity(60).
+			Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal)).
+			Interval(barInterval)
 	}
 	if len(p.limits) > 0 {
 		b.ThresholdsStyle(common.NewGraphThresholdsStyleConfigBuilder().Mode(common.GraphThresholdsStyleModeDashed))
@@ -221,12 +231,18 @@ func (p panel) timeline() cog.Builder[dashboard.Panel] {
 			Placement(common.LegendPlacementBottom))
 }
 
+// headings of labels in tables.
+var headings = map[string]string{
+	"queue": "Queue", "job": "Job", "instance": "Instance", "severity": "Severity", "alertname": "Alert",
+	"version": "Version", "revision": "Revision", "goversion": "Go",
+}
+
 // table shows one line for each combination of the keys and one column for
 // each query, after the keys.
 func (p panel) table() cog.Builder[dashboard.Panel] {
 	rename, index, exclude := map[string]any{}, map[string]any{}, map[string]any{"Time": true, "__name__": true}
 	for i, k := range p.keys {
-		index[k] = i
+		index[k], rename[k] = i, headings[k]
 	}
 	b := table.NewPanelBuilder().ShowHeader(true).CellHeight(common.TableCellHeightSm).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
@@ -243,7 +259,10 @@ func (p panel) table() cog.Builder[dashboard.Panel] {
 		b.OverrideByName(q.legend, q.column.properties())
 	}
 	if p.link != "" {
-		b.OverrideByName(p.keys[0], []dashboard.DynamicConfigValue{{Id: "links", Value: []any{queueLink(p.link)}}})
+		b.OverrideByName(headings[p.keys[0]], []dashboard.DynamicConfigValue{{Id: "links", Value: []any{queueLink(p.link)}}})
+	}
+	if p.sortBy != "" {
+		b.SortBy([]cog.Builder[common.TableSortByFieldState]{common.NewTableSortByFieldStateBuilder().DisplayName(p.sortBy)})
 	}
 	if len(p.queries) > 1 {
 		b.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})

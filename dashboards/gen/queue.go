@@ -56,13 +56,12 @@ var queueFlow = []panel{{
 		{expr: quantile("0.99", "claimq_enqueue_duration_seconds", sel), legend: "p99"},
 	},
 }, {
-	kind: stacked, title: "Tasks by place", unit: "short", width: 8, colors: colorsOf("waiting", "pending", "scheduled", "dead"),
+	kind: stacked, title: "Unfinished tasks by place", unit: "short", width: 8, colors: colorsOf("waiting", "pending", "scheduled"),
 	about: "Where the unfinished tasks are. What is done has left.",
 	queries: []query{
 		{expr: "sum(" + waiting + ")", legend: "waiting"},
 		{expr: "sum(" + pending + ")", legend: "pending"},
 		{expr: "sum(max by (queue) (claimq_scheduled_tasks{" + sel + "}))", legend: "scheduled"},
-		{expr: "sum(max by (queue) (claimq_dead_entries{" + sel + "}))", legend: "dead"},
 	},
 }, {
 	title: "Delivered to workers", unit: "cps", width: 8, colors: colorsOf("new", "reclaimed"),
@@ -125,16 +124,16 @@ var queueEnds = []panel{{
 }, {
 	kind: bars, title: "New dead letters", unit: "short", width: 8,
 	about:   "failures: tried as often as is allowed. interruptions: it killed or outlived its workers. rejected: the handler said never. Each needs a person.",
-	queries: []query{{expr: "sum by (reason) (increase(claimq_dead_lettered_total{" + sel + "}[$__rate_interval]))", legend: "{{reason}}"}},
+	queries: []query{{expr: "sum by (reason) (increase(claimq_dead_lettered_total{" + sel + "}[$__interval]))", legend: "{{reason}}"}},
 }, {
 	title: "Attempts that a task needed", unit: "short", width: 8,
-	about: "Of tasks that were completed or given up. 1 is the normal case.",
+	about: "Of tasks that were completed or given up. 1 is the normal case; 99 of 100 needed no more than p99.",
 	queries: []query{
-		{expr: quantile("0.5", "claimq_delivery_attempts", sel), legend: "p50"},
-		{expr: quantile("0.99", "claimq_delivery_attempts", sel), legend: "p99"},
+		{expr: "sum(rate(claimq_delivery_attempts_sum{" + sel + "}[$__rate_interval])) / (sum(rate(claimq_delivery_attempts_count{" + sel + "}[$__rate_interval])) > 0)", legend: "mean"},
+		{expr: "ceil(" + quantile("0.99", "claimq_delivery_attempts", sel) + ")", legend: "p99"},
 	},
 }, {
 	kind: bars, title: "Tasks lost from outside", unit: "short", width: 8,
 	about:   "Entries that something else deleted or trimmed while their task was not done. Anything but nothing here is lost work.",
-	queries: []query{{expr: "sum by (queue) (increase(claimq_missing_entries_total{" + sel + "}[$__rate_interval]))", legend: "{{queue}}"}},
+	queries: []query{{expr: "sum by (queue) (increase(claimq_missing_entries_total{" + sel + "}[$__interval]))", legend: "{{queue}}"}},
 }}

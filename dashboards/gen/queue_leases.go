@@ -13,7 +13,7 @@ var queueLeases = []panel{{
 		legend: "{{queue}}",
 	}},
 }, {
-	title: "Delay of taking over", unit: "s", width: 8,
+	title: "Delay of taking over", unit: "s", width: 8, noValue: "None was taken over",
 	about: "From the end of a lease to the moment another worker has the task. About a second where workers have free slots.",
 	queries: []query{
 		{expr: quantile("0.5", "claimq_reclaim_delay_seconds", sel), legend: "p50"},
@@ -47,16 +47,20 @@ var queueLeases = []panel{{
 	about:   "Names of workers in the group. Stale ones give no sign of life; they go once nothing is pending under them.",
 	queries: []query{{expr: "sum by (state) (max by (queue, state) (claimq_consumers{" + sel + "}))", legend: "{{state}}"}},
 }, {
-	title: "Length of a lease", unit: "s", width: 8,
-	about:   "As the processes are configured. Two lines for one queue: processes that disagree.",
-	queries: []query{{expr: "max by (queue, job) (claimq_queue_lease_seconds{" + sel + "})", legend: "{{queue}} in {{job}}"}},
+	kind: rows, title: "Length of a lease", unit: "s", width: 8, keys: []string{"queue", "job"},
+	about: "As the processes are configured. Shortest and longest differ, or two jobs do: processes that disagree.",
+	queries: []query{
+		{"min by (queue, job) (claimq_queue_lease_seconds{" + sel + "})", "Shortest", column{unit: "s"}},
+		{"max by (queue, job) (claimq_queue_lease_seconds{" + sel + "})", "Longest", column{unit: "s"}},
+	},
 }, {
 	title: "Reading the state", unit: "s", width: 8,
-	about: "What one read of these numbers from the server takes, in the slowest process. A gap, or readable at 0: the numbers above are unknown, not 0.",
-	queries: []query{
-		{expr: "max by (queue) (claimq_collector_duration_seconds{" + sel + "})", legend: "{{queue}}"},
-		{expr: "max by (queue) (claimq_collector_success{" + sel + "})", legend: "{{queue}} readable"},
-	},
+	about:   "What one read of these numbers from the server takes, in the slowest process that can. A gap: nobody can, and the numbers above are unknown, not 0.",
+	noValue: "Nobody can",
+	queries: []query{{
+		expr:   "max by (queue) (claimq_collector_duration_seconds{" + sel + "} and claimq_collector_success{" + sel + "} == 1)",
+		legend: "{{queue}}",
+	}},
 }}
 
 var queueRest = []panel{{
@@ -74,5 +78,5 @@ var queueRest = []panel{{
 	title: "Recorded steps", unit: "cps", width: 8,
 	about:   "first: called for the first time. again: called once more, outcome of the first call unknown. replayed: not called, its result was on record. conflict: two results that differ; look at the task.",
 	queries: []query{{expr: "sum by (outcome) (rate(claimq_steps_total{" + sel + "}[$__rate_interval]))", legend: "{{outcome}}"}},
-	colors:  map[string]string{"conflict": bad, "failed": wary},
+	colors:  map[string]string{"first": good, "recorded": "light-blue", "replayed": quiet, "again": "purple", "conflict": bad, "failed": wary},
 }}

@@ -8,6 +8,7 @@ const (
 	startShare      = 0.99
 	burnRate        = 14.4 // of the error budget: 2% of a 30-day budget in one hour
 	backlogLarge    = 1000
+	failureFew      = 0.01 // of attempts; retries that every fleet has
 	failureRatio    = 0.10
 	reclaimRatio    = 0.05
 	saturatedRatio  = 0.95

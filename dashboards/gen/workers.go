@@ -82,13 +82,13 @@ or
 	about:   "Seconds, also when there is nothing to do. A line that climbs is a loop that hangs: restart the worker.",
 	queries: []query{{expr: "time() - max by (instance, loop) (claimq_loop_heartbeat_timestamp_seconds{" + proc + "})", legend: "{{loop}}, {{instance}}"}},
 }, {
-	kind: bars, title: "Stuck handlers", unit: "short", width: 12,
+	title: "Stuck handlers", unit: "short", width: 12,
 	about:   "Handlers that ignore the end of their context. Their tasks run again elsewhere.",
 	queries: []query{{expr: "max by (instance) (claimq_worker_stuck_handlers{" + proc + "})", legend: "{{instance}}"}},
 }, {
-	title: "Names removed from the group", unit: "cps", width: 12,
-	about:   "Workers clear away the names of workers that are gone. A steady line is processes that start and die all the time.",
-	queries: []query{{expr: "sum by (queue) (rate(claimq_consumers_removed_total{" + sel + "}[$__rate_interval]))", legend: "{{queue}}"}},
+	kind: bars, title: "Names removed from the group", unit: "short", width: 12,
+	about:   "Workers clear away the names of workers that are gone. Bars without end are processes that start and die all the time.",
+	queries: []query{{expr: "sum by (queue) (increase(claimq_consumers_removed_total{" + sel + "}[$__interval]))", legend: "{{queue}}"}},
 }}
 
 var workersShare = []panel{{

@@ -20,7 +20,7 @@ var workersServer = []panel{{
 		{expr: "sum(claimq_redis_pool_max_connections{" + proc + "})", legend: "bound"},
 	},
 }, {
-	title: "Waiting for a connection", unit: "s", width: 8,
+	title: "Waiting for a connection", unit: "s", width: 8, noValue: "Nobody waits",
 	about: "Mean time of those who had to wait. Near the lease length it costs leases.",
 	queries: []query{{
 		expr: "sum by (instance) (rate(claimq_redis_pool_wait_seconds_total{" + proc + "}[$__rate_interval])) / " +

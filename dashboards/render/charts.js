@@ -1,10 +1,10 @@
 // Panels over time: time series, state timeline, heatmap.
 'use strict';
 
-async function seriesOf(panel, source) {
+async function seriesOf(panel, source, step) {
   const all = [];
   for (const target of panel.targets) {
-    for (const s of await source.range(target.expr)) all.push({ name: legendOf(target, s.labels), values: s.values });
+    for (const s of await source.range(target.expr, step)) all.push({ name: legendOf(target, s.labels), values: s.values });
   }
   all.forEach((s, i) => {
     const fixed = configOf(panel, s.name).color;
@@ -41,7 +41,8 @@ function legend(panel, all, body) {
   const calcs = { lastNotNull: ['Last *', last], max: ['Max', greatest] };
   for (const c of o.calcs) head.append(element('th', { textContent: calcs[c][0] }));
   const table = element('table', {}, head);
-  for (const s of all) {
+  const sorted = o.sortBy === 'Max' ? [...all].sort((a, b) => greatest(b.values) - greatest(a.values)) : all;
+  for (const s of sorted) {
     const tr = element('tr', {}, element('td', {}, key(s), s.name));
     const config = configOf(panel, s.name);
     for (const c of o.calcs) tr.append(element('td', { textContent: format(calcs[c][1](s.values), config.unit) }));
@@ -58,13 +59,16 @@ function box(body) {
 
 const AXIS = { stroke: '#4b5563', font: '11px Inter, Arial, sans-serif', grid: { stroke: '#eceef0', width: 1 }, ticks: { show: false } };
 
+const SECONDS = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
+
 function clock(u, splits) {
   return splits.map((s) => new Date(s * 1000).toISOString().slice(11, s % 60 ? 19 : 16));
 }
 
 async function timeseriesPanel(panel, source, body, moments) {
-  const all = await seriesOf(panel, source);
-  if (all.length === 0) return nothing(panel, body);
+  const step = panel.interval ? source.bar : source.step;
+  const all = await seriesOf(panel, source, step);
+  if (!all.some((s) => last(s.values) !== null)) return nothing(panel, body);
   const custom = panel.fieldConfig.defaults.custom || {};
   const unit = panel.fieldConfig.defaults.unit;
   const stacked = (custom.stacking || {}).mode === 'normal';
@@ -88,13 +92,13 @@ async function timeseriesPanel(panel, source, body, moments) {
   new uPlot({
     width, height, legend: { show: false }, cursor: { show: false }, bands,
     scales: { x: { time: true }, y: { range: (u, lo, hi) => [panel.fieldConfig.defaults.min ?? lo, max ?? nice(Math.max(top, softMax))] } },
-    axes: [{ ...AXIS, values: clock, size: 26 }, { ...AXIS, size: 62, values: (u, splits) => splits.map((v) => format(v, unit)) }],
+    axes: [{ ...AXIS, values: clock, size: 26 }, { ...AXIS, size: 62, incrs: unit === 's' ? SECONDS : undefined, values: (u, splits) => splits.map((v) => format(v, unit)) }],
     series: [{}, ...all.map((s) => ({
-      stroke: s.color, width: custom.lineWidth || 1, fill: s.color + opacity, points: { show: false },
-      paths: custom.drawStyle === 'bars' ? uPlot.paths.bars({ size: [0.8, 8] }) : undefined,
+      stroke: s.color, width: custom.lineWidth ?? 1, fill: s.color + opacity, points: { show: false },
+      paths: custom.drawStyle === 'bars' ? uPlot.paths.bars({ size: [0.8, 40], align: -1 }) : undefined,
     }))],
     hooks: { draw: [(u) => { limitLines(u, limits); momentLines(u, moments); exemplarPoints(u, points); }] },
-  }, [source.times, ...drawn], chart);
+  }, [source.every(step), ...drawn], chart);
 }
 
 function nice(v) {

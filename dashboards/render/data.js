@@ -5,7 +5,9 @@ class Source {
   constructor(opts) {
     this.opts = opts;
     this.step = Math.max(1, Math.round((opts.to - opts.from) / 300));
-    this.vars = { __rate_interval: opts.rateInterval };
+    // Of bars each stands for its own time, so that is also their step.
+    this.bar = parseInt(opts.rateInterval, 10);
+    this.vars = { __rate_interval: opts.rateInterval, __interval: this.bar + 's' };
     this.problems = [];
   }
 
@@ -16,7 +18,7 @@ class Source {
   async get(path, params) {
     const resp = await fetch(this.opts.prometheus + path + '?' + new URLSearchParams(params));
     const answer = await resp.json();
-    if (answer.status !== 'success') throw new Error(answer.error + ': ' + params.query);
+    if (answer.status !== 'success') throw new Error(answer.error + ': ' + JSON.stringify(params));
     return answer.data;
   }
 
@@ -26,18 +28,20 @@ class Source {
     return data.result.map((r) => ({ labels: r.metric, value: Number(r.value[1]) }));
   }
 
-  // times are the moments of a range; values that are missing are null.
-  get times() {
+  get times() { return this.every(this.step); }
+
+  // every lists the moments of a range.
+  every(step) {
     const list = [];
-    const first = Math.ceil(this.opts.from / this.step) * this.step;
-    for (let t = first; t <= this.opts.to; t += this.step) list.push(t);
+    for (let t = Math.ceil(this.opts.from / step) * step; t <= this.opts.to; t += step) list.push(t);
     return list;
   }
 
-  async range(expr) {
-    const times = this.times;
+  // range evaluates an expression at each step; values that are missing are null.
+  async range(expr, step = this.step) {
+    const times = this.every(step);
     const data = await this.get('/api/v1/query_range', {
-      query: this.fill(expr), start: times[0], end: times[times.length - 1], step: this.step,
+      query: this.fill(expr), start: times[0], end: times[times.length - 1], step,
     });
     const at = new Map(times.map((t, i) => [t, i]));
     return data.result.map((r) => {
@@ -62,9 +66,11 @@ class Source {
     for (const v of list) {
       if (v.type !== 'query') continue;
       const m = /^label_values\((.+), (\w+)\)$/.exec(v.definition);
-      const found = await this.instant('group by (' + m[2] + ') (' + this.fill(m[1]) + ')');
+      const found = await this.get('/api/v1/label/' + m[2] + '/values', {
+        'match[]': this.fill(m[1]), start: this.opts.from, end: this.opts.to,
+      });
       if (found.length === 0) this.problems.push('no values for ' + v.definition);
-      this.vars[v.name] = v.allValue || '(' + found.map((f) => f.labels[m[2]]).join('|') + ')';
+      this.vars[v.name] = v.allValue || '(' + found.join('|') + ')';
     }
   }
 

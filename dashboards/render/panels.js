@@ -19,11 +19,12 @@ async function statPanel(panel, source, body) {
   let say = { text: config.noValue || 'No data', color: null };
   if (known.length > 0) say = shown(known[0].value, config);
   else if (config.noValue) say.color = colorOf(limitColor(-Infinity, config.thresholds) || 'text');
-  const size = Math.min(44, (body.clientWidth * 1.45) / Math.max(4, say.text.length));
+  const text = element('span', { textContent: say.text, style: { fontSize: '44px' } });
   body.append(element('div', {
-    className: solid ? 'big solid' : 'big', textContent: say.text,
-    style: { fontSize: size + 'px', [solid ? 'background' : 'color']: say.color || '#6b7280' },
-  }));
+    className: solid ? 'big solid' : 'big', style: { [solid ? 'background' : 'color']: say.color || '#6b7280' },
+  }, text));
+  const room = (body.clientWidth - 36) / text.offsetWidth;
+  if (room < 1) text.style.fontSize = 44 * room + 'px';
 }
 
 // tablePanel merges the answers by their labels and orders them as the
@@ -54,13 +55,20 @@ async function tablePanel(panel, source, body) {
   const head = element('tr');
   for (const c of list) head.append(element('th', { textContent: title(c), className: c.startsWith('Value') ? 'num' : '' }));
   table.append(head);
-  for (const line of lines.values()) {
+  for (const line of sortedLines(panel, [...lines.values()], title)) {
     const tr = element('tr');
     for (const c of list) tr.append(cell(panel, title(c), line[c]));
     table.append(tr);
   }
   body.append(table);
   if (table.offsetHeight > body.clientHeight) source.problems.push(panel.title + ': the table is longer than the panel');
+}
+
+function sortedLines(panel, lines, title) {
+  const by = (panel.options.sortBy || [])[0];
+  if (!by) return lines;
+  const key = (line) => Object.entries(line).find(([k]) => title(k) === by.displayName)?.[1] ?? '';
+  return lines.sort((a, b) => (key(a) < key(b) ? -1 : 1) * (by.desc ? -1 : 1));
 }
 
 function cell(panel, name, value) {
