@@ -12,7 +12,7 @@ const (
 
 // arena copies small values of a batch into a few chunks in place of an
 // allocation each. The zero value makes every chunk as large as it has to be;
-// left is about how much is still to come.
+// left is about how many bytes of small values are still to come.
 type arena struct {
 	left int
 	text *strings.Builder
@@ -25,8 +25,7 @@ func (a *arena) size(n int) int { return max(n, min(a.left, arenaChunk)) }
 // string copies b.
 func (a *arena) string(b []byte) string {
 	n := len(b)
-	if n > arenaLargest {
-		a.left -= n
+	if n == 0 || n > arenaLargest {
 		return string(b)
 	}
 	if a.text == nil || a.text.Cap()-a.text.Len() < n {
@@ -44,7 +43,6 @@ func (a *arena) string(b []byte) string {
 func (a *arena) bytes(s string) []byte {
 	n := len(s)
 	if n == 0 || n > arenaLargest {
-		a.left -= n
 		return []byte(s)
 	}
 	if cap(a.data)-len(a.data) < n {

@@ -98,9 +98,15 @@ func (q *Queue) runMade(ctx context.Context, calls []*call) {
 func fieldsOf(tasks []Task, good []int, room int) [][]string {
 	fields := make([][]string, len(tasks))
 	all := make([]string, 0, room)
+	var payloads arena
+	for _, i := range good {
+		if n := len(tasks[i].Payload); n <= arenaLargest {
+			payloads.left += n
+		}
+	}
 	for _, i := range good {
 		from := len(all)
-		all = tasks[i].appendFields(all)
+		all = tasks[i].appendFields(all, &payloads)
 		fields[i] = all[from:len(all):len(all)]
 	}
 	return fields

@@ -255,7 +255,7 @@ func FuzzEntry(f *testing.F) {
 		if got.Check(q.cfg.MaxPayload) != nil {
 			return // entries by hand may hold more than Enqueue takes
 		}
-		again := got.appendFields(nil)
+		again := got.appendFields(nil, &arena{})
 		back, err := Entry{Queue: q, ID: EntryID(id), Fields: again}.decode()
 		if err != nil {
 			t.Fatalf("%v does not decode: %v", again, err)

@@ -34,9 +34,10 @@ const (
 // fields is how many strings appendFields adds at most.
 func (t *Task) fields() int { return 6 + 2*len(t.Headers) + 4 }
 
-// appendFields adds the entry fields of a task that was checked.
-func (t *Task) appendFields(f []string) []string {
-	f = append(f, fieldID, string(t.ID), fieldKind, t.Kind, fieldPayload, string(t.Payload))
+// appendFields adds the entry fields of a task that was checked. The payload
+// gets memory of payloads.
+func (t *Task) appendFields(f []string, payloads *arena) []string {
+	f = append(f, fieldID, string(t.ID), fieldKind, t.Kind, fieldPayload, payloads.string(t.Payload))
 	if t.ContentType != "" {
 		f = append(f, fieldContentType, t.ContentType)
 	}
