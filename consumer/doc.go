@@ -34,12 +34,15 @@
 //	dispatch      moves held tasks to free slots; hands them back at drain.
 //	housekeeping  promotes scheduled tasks and tidies up, as the turns say, and
 //	              once a minute adds how long handlers took.
-//	watch         sees leases whose trust has run out and handlers that are
-//	              stuck. It makes no calls, so nothing can hold it up.
+//	watch         sees leases whose trust has run out, and handlers that have
+//	              run for their timeout or are stuck. It makes no calls, so
+//	              nothing can hold it up.
 //	renew         renews leases, and parts stuck tasks from their neighbours.
 //	settle        offers outcomes to the server until it takes them.
 //	one for each  started by fetch or dispatch; ends when the handler returns.
 //	handler       Only these can outlive Run, and *AbandonedError names them.
+//	one for each  started when a handler's context ends; closes a context
+//	derived one   that the handler derived from it and left open.
 //
 // Besides, Run's own goroutine waits for the end of its context and then for
 // the drain, and adds the last handler times, which takes half a second at
