@@ -130,8 +130,11 @@ func (q *Queue) beginCall(g *beginning, entries []Entry, tasks []Task) *call {
 		members.WriteByte('\n')
 	}
 	c := q.newCall(scriptBegin, g.Partition, 9+3*n)
-	c.add(Group, string(g.Token), g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start, members.String(), g.Consumer, q.traced(), n)
-	c.expect(3 * n)
+	c.expect(3 + 3*n)
+	c.add(Group).text(string(g.Token))
+	c.add(g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start).text(members.String())
+	c.text(g.Consumer)
+	c.add(q.traced(), n)
 	for _, i := range g.index {
 		c.text(string(tasks[i].ID))
 	}

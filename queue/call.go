@@ -103,7 +103,7 @@ func (q *Queue) run(ctx context.Context, calls ...*call) {
 	q.send(ctx, calls, false)
 	var again []*call
 	for _, c := range calls {
-		if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+		if c.err != nil && redis.HasErrorPrefix(c.err, "NOSCRIPT") {
 			again = append(again, c)
 		}
 	}

@@ -139,8 +139,9 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 func (q *Queue) settleCall(sc *script, s []Settlement, g group, a settleArgs) *call {
 	index, n := g.index, len(g.index)
 	c := q.newCall(sc, g.partition, 4+len(a.extra)+7*n)
-	c.add(Group, q.cfg.Retention.Milliseconds(), g.consumer).add(a.extra...).add(n)
-	c.expect(6 * n)
+	c.expect(1 + 6*n)
+	c.add(Group, q.cfg.Retention.Milliseconds()).text(g.consumer)
+	c.add(a.extra...).add(n)
 	for _, i := range index {
 		c.text(string(s[i].Lease.TaskID))
 	}
