@@ -54,16 +54,17 @@ sum by (namespace, queue) (rate(claimq_enqueue_failures_total{reason!="canceled"
 (sum by (namespace, job) (claimq_worker_slots) > 0)`,
 	}, {
 		// A server that is away answers nothing, so failures are in both parts.
+		// One that does not know a script yet is sent it whole: no failure.
 		Record: "job:claimq_redis_failures_per_commands:ratio_rate5m",
-		Expr: `sum by (namespace, job) (rate(claimq_redis_command_failures_total[5m]))
+		Expr: `sum by (namespace, job) (rate(claimq_redis_command_failures_total{reason!="noscript"}[5m]))
   /
 (
-    sum by (namespace, job) (rate(claimq_redis_command_failures_total[5m]))
+    sum by (namespace, job) (rate(claimq_redis_command_failures_total{reason!="noscript"}[5m]))
   +
     (
         sum by (namespace, job) (rate(claimq_redis_command_duration_seconds_count[5m]))
       or
-        0 * sum by (namespace, job) (rate(claimq_redis_command_failures_total[5m]))
+        0 * sum by (namespace, job) (rate(claimq_redis_command_failures_total{reason!="noscript"}[5m]))
     )
   > 0
 )`,
