@@ -44,8 +44,7 @@ func costQueue(tb testing.TB) *queue.Queue {
 	return q
 }
 
-// drainer is a worker with 64 handlers that do nothing, and ends when n of them
-// have ended.
+// drainer ends a worker when as many tasks have ended as were left.
 type drainer struct {
 	consumer.NopObserver
 	left atomic.Int64
@@ -58,13 +57,14 @@ func (d *drainer) Ended(consumer.Ended) {
 	}
 }
 
-func drainAll(tb testing.TB, q *queue.Queue, n int) {
+// drainAll runs n tasks in a worker whose handlers do nothing.
+func drainAll(tb testing.TB, q *queue.Queue, handlers, n int) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	d := &drainer{stop: cancel}
 	d.left.Store(int64(n))
-	w, err := consumer.New(q, consumer.Config{Concurrency: 64, Observer: d,
+	w, err := consumer.New(q, consumer.Config{Concurrency: handlers, Observer: d,
 		Handler: consumer.HandlerFunc(func(context.Context, consumer.Delivery) ([]byte, error) { return nil, nil })})
 	if err != nil {
 		tb.Fatal(err)
@@ -76,13 +76,15 @@ func drainAll(tb testing.TB, q *queue.Queue, n int) {
 
 // BenchmarkDrain takes one task through a worker: read, lease, run, settle.
 func BenchmarkDrain(b *testing.B) {
-	b.Run("handlers=64", func(b *testing.B) {
-		q := costQueue(b)
-		fill(b, q, 0, b.N)
-		b.ReportAllocs()
-		b.ResetTimer()
-		drainAll(b, q, b.N)
-	})
+	for _, handlers := range []int{16, 64} {
+		b.Run(fmt.Sprintf("handlers=%d", handlers), func(b *testing.B) {
+			q := costQueue(b)
+			fill(b, q, 0, b.N)
+			b.ReportAllocs()
+			b.ResetTimer()
+			drainAll(b, q, handlers, b.N)
+		})
+	}
 }
 
 // Allocations for each task that does nothing, from the read to the settled
@@ -91,11 +93,11 @@ func TestAllocationsOfADrain(t *testing.T) {
 	const n, limit = 6400, 10
 	q := costQueue(t)
 	fill(t, q, 0, 640)
-	drainAll(t, q, 640) // connections are made and scripts are known
+	drainAll(t, q, 64, 640) // connections are made and scripts are known
 	fill(t, q, 1000, n)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	drainAll(t, q, n)
+	drainAll(t, q, 64, n)
 	runtime.ReadMemStats(&after)
 	got := float64(after.Mallocs-before.Mallocs) / n
 	t.Logf("%.1f allocations and %.0f bytes for each task", got, float64(after.TotalAlloc-before.TotalAlloc)/n)
