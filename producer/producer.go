@@ -112,10 +112,7 @@ func (c Config) validate(q *queue.Queue) error {
 	bad(c.MaxRetries <= MaxRetries, "MaxRetries", "use at most %d, got %d", MaxRetries, c.MaxRetries)
 	bad(c.Batch >= 1 && c.Batch <= queue.MaxBatch, "Batch", "use 1 to %d, got %d", queue.MaxBatch, c.Batch)
 	bad(c.BatchBytes >= 1 && c.BatchBytes <= queue.MaxPayloadBytes, "BatchBytes", "use 1 to %d, got %d", queue.MaxPayloadBytes, c.BatchBytes)
-	if err := c.Durability.Check(); err != nil {
-		errs = append(errs, fmt.Errorf("Durability: %w", err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Durability.Check())...)
 }
 
 // Enqueue adds one task. Calls that come while others are on the wire are sent

@@ -49,10 +49,10 @@ func (d Durability) None() bool { return d.Replicas == 0 && !d.Fsync }
 func (d Durability) Check() error {
 	var errs []error
 	if d.Replicas < 0 || d.Replicas > MaxReplicas {
-		errs = append(errs, badConfig("Replicas", "use 0 to %d, got %d", MaxReplicas, d.Replicas))
+		errs = append(errs, badConfig("Durability.Replicas", "use 0 to %d, got %d", MaxReplicas, d.Replicas))
 	}
 	if d.Within < 0 || d.Within > 0 && d.Within < time.Millisecond {
-		errs = append(errs, badConfig("Within", "use 0 for the default or at least 1ms, got %v", d.Within))
+		errs = append(errs, badConfig("Durability.Within", "use 0 for the default or at least 1ms, got %v", d.Within))
 	}
 	return errors.Join(errs...)
 }
