@@ -132,6 +132,20 @@ func TestCallsGather(t *testing.T) {
 	})
 }
 
+// Where batches are of one there is nothing to wait for.
+func TestBatchesOfOneDoNotGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGathering(t, producer.Config{Batch: 1})
+		for _, id := range []queue.TaskID{"a", "b", "c", "d"} {
+			g.call(t.Context(), id, 1)
+		}
+		g.want("a; b; c; d")
+		for range 4 {
+			g.answer <- nil
+		}
+	})
+}
+
 // A call whose context ends keeps to it, wherever it is, and no other call
 // suffers.
 func TestCallsKeepToTheirContexts(t *testing.T) {

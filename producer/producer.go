@@ -30,7 +30,7 @@ const (
 type Config struct {
 	Timeout    time.Duration // for one batch, retries included; default 30 s
 	MaxRetries int           // sends after the first; default 5, negative: none
-	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch
+	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch; 1: each goes alone
 	BatchBytes int           // payload bytes in a batch; a larger task goes alone; default 1 MiB
 
 	// Durability is what each task waits for besides the server's own answer:
@@ -142,7 +142,7 @@ func (p *Producer) call(ctx context.Context, tasks []queue.Task) *batch {
 		began = time.Now()
 	}
 	b := p.prepare(tasks)
-	if len(tasks) == 1 && b.receipts[0].Err == nil {
+	if len(tasks) == 1 && b.receipts[0].Err == nil && p.cfg.Batch > 1 {
 		p.together(ctx, b)
 	} else {
 		p.enqueue(ctx, b, b.chunks(p.cfg))

@@ -71,7 +71,8 @@ func (b *bare) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // of those that are replaced. Scripts are told apart by their keys.
 func (b *bare) replace(ctx context.Context, c *redis.Cmd) (known bool, err error) {
 	nkeys := c.Args()[2].(int)
-	keys, args := c.Args()[3:3+nkeys], c.Args()[3+nkeys:]
+	all := plain(c.Args()[3:])
+	keys, args := all[:nkeys], all[nkeys:]
 	key := func(i int, what string) bool { return strings.HasSuffix(keys[i].(string), ":"+what) }
 	switch {
 	case nkeys >= 12 && key(0, "stream") && key(3, "due"):
@@ -91,6 +92,18 @@ func (b *bare) replace(ctx context.Context, c *redis.Cmd) (known bool, err error
 		return true, b.renew(c, args)
 	}
 	return false, nil
+}
+
+// plain has the arguments themselves where there are pointers to them.
+func plain(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		if p, ok := a.(*string); ok {
+			a = *p
+		}
+		out[i] = a
+	}
+	return out
 }
 
 // enqueue adds the fields of n tasks: …, n, four columns, the last of them the

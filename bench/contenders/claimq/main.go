@@ -51,7 +51,11 @@ func connect(o contender.Options) (*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := producer.New(q, producer.Config{Batch: min(max(o.Batch, 1), queue.MaxBatch)})
+	policy := producer.Config{}
+	if o.Batch > 1 { // single tasks gather as they do by default
+		policy.Batch = min(o.Batch, queue.MaxBatch)
+	}
+	p, err := producer.New(q, policy)
 	if err != nil {
 		return nil, err
 	}
