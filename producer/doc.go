@@ -1,5 +1,6 @@
 // Package producer is policy over queue.Enqueue: it cuts many tasks into
-// batches, and sends a batch again where the server was away or its answer was
+// batches, lets single tasks of callers that come at the same time go out
+// together, and sends a batch again where the server was away or its answer was
 // lost, with the token of the first send, so that nothing is added twice.
 //
 // A task without an ID gets one before its first send. It protects the

@@ -157,18 +157,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 }
 
 func (r *rig) within(limit time.Duration, ok func() bool) bool {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	over := time.NewTimer(limit)
-	defer over.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			return false
-		}
-	}
-	return true
+	return fleet.Within(limit, 50*time.Millisecond, ok)
 }
 
 // pause lets things run on for a while.
