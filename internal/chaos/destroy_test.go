@@ -58,6 +58,11 @@ func (d *driver) destroy(kind string) bool {
 	case flushed:
 		f := d.h.add(&fault{kind: kind, from: time.Now(), excuses: true, stops: true})
 		d.must(d.rdb.Do(bg, "FLUSHALL").Err()) // a server of its own
+		now, err := d.rdb.Time(bg).Result()
+		d.must(err)
+		d.h.mu.Lock()
+		f.fence = uint64(now.UnixMicro())
+		d.h.mu.Unlock()
 		d.forgetAll(f)
 		d.h.over(f)
 	}

@@ -32,7 +32,13 @@ type fault struct {
 	// What it may have destroyed, by number of task; nil: nothing.
 	mayForget []bool
 	forgot    map[int]bool
+	// fence is the server's clock when a flush was over: a run with a lower one
+	// was granted before it, however late its worker came to send the request.
+	fence uint64
 }
+
+// before reports whether a run began, or was granted, before the end of f.
+func (f *fault) before(run fleet.Request) bool { return !run.At.After(f.end()) || run.Fence < f.fence }
 
 func (f *fault) covers(task int) bool { return task < len(f.mayForget) && f.mayForget[task] }
 
@@ -112,7 +118,7 @@ func (h *history) explain(task int, added time.Time, prev, next fleet.Request) (
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, f := range slices.Backward(h.faults) {
-		if next.At.Before(f.from) || prev.At.After(f.end()) {
+		if next.At.Before(f.from) || !f.before(prev) {
 			continue
 		}
 		if destroyer == nil && f.covers(task) && (f.kind != flushed || added.After(f.from)) {

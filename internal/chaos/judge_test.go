@@ -31,7 +31,11 @@ func TestJudge(t *testing.T) {
 		q.Fence = 1
 		return q
 	}
-	flush := &fault{kind: flushed, from: at(10), to: at(10.1), mayForget: []bool{true}, forgot: map[int]bool{}}
+	flush := &fault{kind: flushed, from: at(10), to: at(10.1), mayForget: []bool{true}, forgot: map[int]bool{}, fence: 10050}
+	granted := func(q fleet.Request, at float64) fleet.Request {
+		q.Fence = uint64(at * 1000)
+		return q
+	}
 	for name, c := range map[string]struct {
 		faults     []*fault
 		prev, next fleet.Request
@@ -56,6 +60,8 @@ func TestJudge(t *testing.T) {
 		"completion forgotten":        {[]*fault{old(true)}, run("s0-0001", 1, 9, 9.5), run("s1-0001", 1, 12, 13), 1, restored},
 		"not its completion":          {[]*fault{old(false)}, run("s0-0001", 1, 9, 9.5), run("s1-0001", 1, 12, 13), 1, "unexplained"},
 		"flushed and enqueued again":  {[]*fault{flush}, run("s0-0001", 1, 9, 9.5), run("s1-0001", 1, 12, 13), 11, flushed},
+		"granted before the flush":    {[]*fault{flush}, granted(run("s0-0001", 1, 10.2, 10.5), 10), run("s1-0001", 1, 12, 13), 10.3, flushed},
+		"granted after the flush":     {[]*fault{flush}, granted(run("s0-0001", 1, 10.2, 10.5), 10.1), run("s1-0001", 1, 12, 13), 10.3, "unexplained"},
 		"flushed, and there is no it": {[]*fault{flush}, run("s0-0001", 1, 9, 9.5), run("s1-0001", 1, 12, 13), 1, "unexplained"},
 	} {
 		t.Run(name, func(t *testing.T) {
