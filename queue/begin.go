@@ -75,6 +75,7 @@ func (q *Queue) Begin(ctx context.Context, r BeginRequest) (Batch, error) {
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)
+		q.runWithDigests(ctx, calls, order, tasks)
 	}
 	b.Deliveries = slices.Grow(b.Deliveries, len(good))
 	for _, g := range order {
@@ -130,7 +131,7 @@ func (q *Queue) beginCall(g *beginning, entries []Entry, tasks []Task) *call {
 		members.WriteByte('\n')
 	}
 	c := q.newCall(scriptBegin, g.Partition, 9+3*n)
-	c.expect(3 + 3*n)
+	c.expect(3 + 2*n)
 	c.add(Group).text(string(g.Token))
 	c.add(g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start).text(members.String())
 	c.text(g.Consumer)
@@ -141,12 +142,41 @@ func (q *Queue) beginCall(g *beginning, entries []Entry, tasks []Task) *call {
 	for _, i := range g.index {
 		c.text(string(entries[i].ID))
 	}
-	var sums digests
-	sums.expect(n)
-	for _, i := range g.index {
-		c.text(sums.of(tasks[i].ID))
+	if q.strangers.Load() > 0 {
+		c.addDigests(g.index, tasks)
 	}
 	return c
+}
+
+// strangersFor is how many calls send digests after one that lacked them.
+const strangersFor = 100
+
+// runWithDigests runs calls again that found a task without a record: one that a
+// producer of its own added, or that is done. Only those need the digests of IDs, so
+// only queues that have such tasks pay for them.
+func (q *Queue) runWithDigests(ctx context.Context, calls []*call, order []*beginning, tasks []Task) {
+	q.strangers.Store(max(0, q.strangers.Load()-1))
+	var again []*call
+	for i, c := range calls {
+		if c.err == nil && asString(c.reply) == "DIGESTS" {
+			c.addDigests(order[i].index, tasks)
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		q.strangers.Store(strangersFor)
+		q.run(ctx, again...)
+	}
+}
+
+// addDigests adds the digests of the IDs of these tasks.
+func (c *call) addDigests(index []int, tasks []Task) {
+	c.expect(len(index))
+	var sums digests
+	sums.expect(len(index))
+	for _, i := range index {
+		c.text(sums.of(tasks[i].ID))
+	}
 }
 
 // begun reads the answer of one call into the batch.

@@ -50,22 +50,43 @@ func (q *Queue) enqueue(ctx context.Context, token Token, tasks []Task, durable 
 	}
 	q.runMade(ctx, calls)
 	for c, call := range calls {
-		answers := asList(call.reply)
-		if call.err == nil && len(answers) != len(members[c]) {
-			call.err = shapeError("enqueue", call.reply)
-		}
-		for j, i := range members[c] {
-			if call.err != nil {
-				receipts[i].Err = call.err
-				continue
-			}
-			receipts[i].answer(asString(answers[j]))
-			if receipts[i].Err == nil && call.unkept != nil {
-				receipts[i].Added, receipts[i].Duplicate, receipts[i].Err = false, false, call.unkept
-			}
-		}
+		answerAll(receipts, members[c], call)
 	}
 	return receipts
+}
+
+// answerAll answers the tasks of one call: added and waiting, exceptions aside.
+func answerAll(receipts []Receipt, members []int, c *call) {
+	list, ok := c.reply.([]any)
+	if c.err == nil && (!ok || len(list)%2 != 0) {
+		c.err = shapeError("enqueue", c.reply)
+	}
+	for _, i := range members {
+		receipts[i].Err = c.err
+		if c.err == nil {
+			receipts[i].Added, receipts[i].Place = true, Waiting
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	for ; len(list) > 0; list = list[2:] {
+		if !indexes(list[:1], len(members)) {
+			for _, i := range members {
+				receipts[i] = Receipt{ID: receipts[i].ID, Err: shapeError("enqueue", c.reply)}
+			}
+			return
+		}
+		receipts[members[asInt(list[0])-1]].answer(asString(list[1]))
+	}
+	if c.unkept == nil {
+		return
+	}
+	for _, i := range members {
+		if r := &receipts[i]; r.Err == nil {
+			r.Added, r.Duplicate, r.Err = false, false, c.unkept
+		}
+	}
 }
 
 // runMade runs calls, and again those for partitions that were never made or
@@ -115,13 +136,22 @@ func fieldsOf(tasks []Task, good []int, room int) [][]string {
 func (q *Queue) enqueueCall(partition int, token Token, tasks []Task, fields [][]string, at []int) *call {
 	// A bound over all partitions is kept as an equal share of each.
 	backlog := (q.cfg.MaxBacklog + int64(len(q.parts)) - 1) / int64(len(q.parts))
-	n, all := len(at), 0
+	n, later := len(at), 0
 	for _, i := range at {
-		all += len(fields[i])
+		if tasks[i].later() {
+			later = n
+		}
 	}
-	c := q.newCall(scriptEnqueue, partition, 6+4*n+all)
-	c.add(token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(), n)
-	c.expect(3 * n)
+	shapes, of := shapesOf(fields, at)
+	texts, own := 2*n+later+len(of), 0
+	for _, s := range shapes {
+		texts += 2 + 2*len(s.differ)
+		own += 2*s.count() + n*len(s.differ)
+	}
+	c := q.newCall(scriptEnqueue, partition, 9+texts+own)
+	c.add(token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(),
+		flag(namesTwice(tasks, at)), flag(later > 0), len(shapes), n)
+	c.expect(texts)
 	for _, i := range at {
 		c.text(string(tasks[i].ID))
 	}
@@ -130,19 +160,27 @@ func (q *Queue) enqueueCall(partition int, token Token, tasks []Task, fields [][
 	for _, i := range at {
 		c.text(sums.of(tasks[i].ID))
 	}
-	for _, i := range at {
+	for _, i := range at[:later] {
 		c.text(due(&tasks[i]))
 	}
-	for _, i := range at {
-		c.add(len(fields[i]))
+	for s := range shapes {
+		shapes[s].add(c)
 	}
-	for _, i := range at {
-		for j := range fields[i] {
-			c.args = append(c.args, &fields[i][j])
+	for _, s := range of {
+		c.text(strconv.Itoa(1 + s))
+	}
+	for j, i := range at {
+		s := 0
+		if of != nil {
+			s = of[j]
 		}
+		shapes[s].values(c, fields[i])
 	}
 	return c
 }
+
+// later reports whether the task names a time to wait for.
+func (t *Task) later() bool { return t.Delay > 0 || !t.Due.IsZero() }
 
 func due(t *Task) string {
 	switch {
@@ -156,7 +194,7 @@ func due(t *Task) string {
 
 func (r *Receipt) answer(s string) {
 	verdict, place, _ := strings.Cut(s, " ")
-	r.Place = Place(place)
+	r.Added, r.Place = false, Place(place)
 	switch verdict {
 	case "added":
 		r.Added = true

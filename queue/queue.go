@@ -76,6 +76,8 @@ type Queue struct {
 	disk    atomic.Bool // the server has WAITAOF, as it said
 	parts   []partitionKeys
 	classes []time.Duration // different lease lengths, the default first
+
+	strangers atomic.Int32 // for how many calls of Begin digests are still sent at once
 }
 
 // New checks cfg, reports every problem at once, and returns the queue. It

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The settling verbs. Each takes many settlements and answers each in its
@@ -29,8 +30,7 @@ var ErrEntryGone = errors.New("entry deleted from outside")
 // window.
 func (q *Queue) Complete(ctx context.Context, s []Settlement) []Settled {
 	return q.settle(ctx, scriptComplete, Completed, s, settleArgs{
-		extra:   []any{q.traced()},
-		columns: [2]column{func(c *call, s *Settlement) { c.text(string(s.Result)) }},
+		make: q.completeCall,
 		check: func(s *Settlement) error {
 			if len(s.Result) > MaxResultBytes {
 				return badTask("Result", "at most %d bytes are kept, got %d: keep a reference instead", MaxResultBytes, len(s.Result))
@@ -88,6 +88,7 @@ type settleArgs struct {
 	extra   []any // before the number of tasks
 	columns [2]column
 	check   func(*Settlement) error
+	make    func(s []Settlement, g group) *call // in place of settleCall, which reads extra and columns
 }
 
 // column adds one argument for a task; nil: there is none.
@@ -112,7 +113,11 @@ func (q *Queue) settle(ctx context.Context, sc *script, done Outcome, s []Settle
 		for j, i := range g.index {
 			g.index[j] = good[i]
 		}
-		calls[c] = q.settleCall(sc, s, g, a)
+		if a.make != nil {
+			calls[c] = a.make(s, g)
+		} else {
+			calls[c] = q.settleCall(sc, s, g, a)
+		}
 	}
 	if len(calls) > 0 {
 		q.run(ctx, calls...)
@@ -164,6 +169,63 @@ func (q *Queue) settleCall(sc *script, s []Settlement, g group, a settleArgs) *c
 			}
 		}
 	}
+	return c.endedGrants(s, index)
+}
+
+// completeCall sends what belongs to a holder once. It orders the group by
+// holders.
+func (q *Queue) completeCall(s []Settlement, g group) *call {
+	index, n := g.index, len(g.index)
+	token := func(i int) Token { return s[i].Lease.Grant.Token }
+	if slices.ContainsFunc(index, func(i int) bool { return token(i) != token(index[0]) }) {
+		slices.SortStableFunc(index, func(i, j int) int { return strings.Compare(string(token(i)), string(token(j))) })
+	}
+	results := 0
+	for _, i := range index {
+		if len(s[i].Result) > 0 {
+			results = n
+		}
+	}
+	var ends tails
+	holders := 0
+	for j, i := range index {
+		if j == 0 || !s[i].Lease.sameHolder(&s[index[j-1]].Lease) {
+			holders++
+		}
+	}
+	c := q.newCall(scriptComplete, g.partition, 7+3*n+results+2*holders)
+	c.expect(1 + 3*n + results + 2*holders)
+	c.add(Group, q.cfg.Retention.Milliseconds()).text(g.consumer)
+	c.add(q.traced(), flag(results > 0), holders, n)
+	for _, i := range index {
+		c.text(string(s[i].Lease.TaskID))
+	}
+	var sums digests
+	sums.expect(n)
+	for _, i := range index {
+		c.text(sums.of(s[i].Lease.TaskID))
+	}
+	for _, i := range index[:results] {
+		c.text(string(s[i].Result))
+	}
+	for from, j := 0, 1; j <= n; j++ {
+		if j < n && s[index[j]].Lease.sameHolder(&s[index[from]].Lease) {
+			continue
+		}
+		c.text(ends.of(&s[index[from]].Lease))
+		c.text(strconv.Itoa(j - from))
+		from = j
+	}
+	return c.endedGrants(s, index)
+}
+
+// sameHolder reports whether two leases have one tail.
+func (l *Lease) sameHolder(other *Lease) bool {
+	return l.Fence == other.Fence && l.Grant.Token == other.Grant.Token
+}
+
+// endedGrants adds the grants that end with the call.
+func (c *call) endedGrants(s []Settlement, index []int) *call {
 	grants := len(c.texts)
 	for _, i := range index {
 		if t := string(s[i].Lease.Grant.Token); s[i].EndsGrant && !slices.Contains(c.texts[grants:], t) {

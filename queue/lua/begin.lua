@@ -9,8 +9,9 @@
 -- ARGV[4] window_ms          ARGV[5] start              how many may start at once
 -- ARGV[6] members            "entry id\n" of every task, to find them by the token
 -- ARGV[7] consumer           ARGV[8] trace              1: tell of everything
--- ARGV[9] n                  tasks; then n IDs, n entries, n digests
--- Replies: fence, now_ms, then exceptions, three strings each: index, code,
+-- ARGV[9] n                  tasks; then n IDs, n entries, and, if asked for, n digests
+-- Replies: 'DIGESTS' when a task has no record and digests are not given: nothing was
+-- done, ask again with them; else fence, now_ms, then exceptions, three strings each: index, code,
 -- detail. Without an exception task i is granted, started when i <= start.
 --   as     granted otherwise: detail 'p <fence>' (started) or 'h <fence>' (held)
 --   count  besides: detail '<failures> <interruptions>'
@@ -23,14 +24,20 @@
 -- ID is done or that the task is another entry, which is seen to exist.
 -- @include clock record counts done move events
 
+local ARGV, call, byte, find, sub, unpack = ARGV, redis.call, string.byte, string.find, string.sub, unpack
 local stream, tasks, leases = KEYS[1], KEYS[2], KEYS[5]
 local group, token, start, n = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[9])
 local ids, entries, digests = 9, 9 + n, 9 + 2 * n
 local trace = ARGV[8] == '1'
 local now, us = clock()
 
-local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
-local troubled = redis.call('EXISTS', KEYS[8]) == 1 and redis.call('HMGET', KEYS[8], unpack(ARGV, ids + 1, ids + n)) or {}
+local recs = call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
+local troubled = call('EXISTS', KEYS[8]) == 1 and call('HMGET', KEYS[8], unpack(ARGV, ids + 1, ids + n))
+if not ARGV[digests + 1] then
+  for i = 1, n do
+    if not recs[i] then return 'DIGESTS' end
+  end
+end
 local marks
 local function done_mark(i)
   if not marks then
@@ -41,15 +48,23 @@ local function done_mark(i)
 end
 
 local function live_lease(tok)
-  local ends = redis.call('ZSCORE', leases, tok)
+  local ends = call('ZSCORE', leases, tok)
   return ends and tonumber(ends) > now
 end
 
 -- judge(i): what to do with entry i: 'grant', 'take' (from an ended lease),
 -- 'again', 'copy' or 'busy'; with the mark, and the place or the fence.
-local seen = {}
+-- Entries that come in a rising order are all different. From the first that does
+-- not rise, or is not plainly waiting, what was granted before is remembered.
+local seen
+local function remember(last)
+  seen = {}
+  for i = 1, last do seen[ARGV[ids + i]] = ARGV[entries + i] end
+end
+
 local function judge(i)
   local id, entry, rec = ARGV[ids + i], ARGV[entries + i], recs[i]
+  if not seen then remember(i - 1) end
   if seen[id] == entry then return 'busy' end -- the caller named it twice
   if seen[id] then return 'copy', nil, 'pending' end
   if not rec then
@@ -74,85 +89,107 @@ local function judge(i)
   return 'grant', enqueue_tag(mark) -- the task's own entry is gone: this copy takes its place
 end
 
-local fence
+local fence, written, tail
 local function new_fence()
   if not fence then
-    fence = math.max(tonumber(redis.call('GET', KEYS[9]) or 0) + 1, us)
+    fence = math.max(tonumber(call('GET', KEYS[9]) or 0) + 1, us)
+    written = int(fence)
+    tail = ' ' .. written .. ' ' .. token
   end
-  return int(fence)
 end
 
-local out, set, counted, copies, told, again = {}, {}, {}, {}, nil, false
+-- set: n times ID and record, of which the first k strings count. It begins as so
+-- many other strings: a table that does not grow is filled faster.
+local set, k = {unpack(ARGV, ids + 1, ids + 2 * n)}, 0
+local out, counted, copies, told, again, last = {}, {}, {}, nil, false, ''
 local function except(i, code, detail)
   out[#out + 1] = int(i)
   out[#out + 1] = code
   out[#out + 1] = detail or ''
 end
 
-for i = 1, n do
+local function tell(i, place, taken, failures, interruptions)
+  told = told or {}
+  told[#told + 1] = {taken, ARGV[ids + i], recs[i], {by = ARGV[7], token = token, stage = place,
+    attempt = 1 + failures + interruptions, failures = failures, interruptions = interruptions}}
+end
+
+-- begin(i): what is not simply a waiting task that goes well.
+local function begin(i)
   local id, entry = ARGV[ids + i], ARGV[entries + i]
   local verdict, mark, detail = judge(i)
-  local failures, interruptions, u, at, err = counts(troubled[i])
   if verdict == 'copy' then
     copies[#copies + 1] = entry
-    copies[entry] = {ARGV[ids + i], detail}
-    except(i, 'copy', detail)
-  elseif verdict == 'busy' then
-    except(i, 'busy')
-  else
-    seen[id] = entry
-    if verdict == 'again' then
-      again = true
-      except(i, 'as', detail)
-    else
-      if verdict == 'take' and detail == 'p' then
-        interruptions = interruptions + 1
-        counted[#counted + 1] = id
-        counted[#counted + 1] = count_value(failures, interruptions, 0, 0, err)
-      end
-      local place = 'h'
-      if i <= start and interruptions < 2 then place = 'p' end
-      if i <= start and place == 'h' then except(i, 'as', 'h ' .. new_fence()) end
-      set[#set + 1] = id
-      set[#set + 1] = place .. entry .. ' ' .. mark .. ' ' .. new_fence() .. ' ' .. token
-      if trace or verdict == 'take' then
-        told = told or {}
-        told[#told + 1] = {verdict == 'take', id, recs[i], {by = ARGV[7], token = token, stage = place,
-          attempt = 1 + failures + interruptions, failures = failures, interruptions = interruptions}}
-      end
-    end
-    if failures + interruptions > 0 then except(i, 'count', int(failures) .. ' ' .. int(interruptions)) end
+    copies[entry] = {id, detail}
+    return except(i, 'copy', detail)
   end
+  if verdict == 'busy' then return except(i, 'busy') end
+  local failures, interruptions, _, _, err = counts(troubled and troubled[i])
+  seen[id] = entry
+  if verdict == 'again' then
+    again = true
+    except(i, 'as', detail)
+  else
+    if verdict == 'take' and detail == 'p' then
+      interruptions = interruptions + 1
+      counted[#counted + 1] = id
+      counted[#counted + 1] = count_value(failures, interruptions, 0, 0, err)
+    end
+    local place = 'h'
+    if i <= start and interruptions < 2 then place = 'p' end
+    new_fence()
+    if i <= start and place == 'h' then except(i, 'as', 'h ' .. written) end
+    set[k + 1], set[k + 2] = id, place .. entry .. ' ' .. mark .. tail
+    k = k + 2
+    if trace or verdict == 'take' then tell(i, place, verdict == 'take', failures, interruptions) end
+  end
+  if failures + interruptions > 0 then except(i, 'count', int(failures) .. ' ' .. int(interruptions)) end
+end
+
+for i = 1, n do
+  local entry, rec = ARGV[entries + i], recs[i]
+  -- w<entry> <mark>
+  if rec and last < entry and find(rec, entry, 2, true) == 2 and byte(rec) == 119 and byte(rec, #entry + 2) == 32 and
+    not seen and not (troubled and troubled[i]) then
+    if not tail then new_fence() end
+    local place = i <= start and 'p' or 'h'
+    set[k + 1], set[k + 2] = ARGV[ids + i], place .. sub(rec, 2) .. tail
+    k = k + 2
+    if trace then tell(i, place, false, 0, 0) end
+  else
+    begin(i)
+  end
+  last = entry
 end
 
 if fence and fence >= 2 ^ 53 then
   return redis.error_reply('ERR the fence key is beyond 2^53, where two fences would be one')
 end
-redis.call('HDEL', KEYS[7], token) -- a removal first: accepted by a full server
-if #set > 0 or again then redis.call('ZADD', leases, int(now + tonumber(ARGV[3])), token) end
-if #set > 0 then
-  redis.call('SET', KEYS[9], int(fence))
-  redis.call('HSET', KEYS[6], token, ARGV[6])
-  if #counted > 0 then redis.call('HSET', KEYS[8], unpack(counted)) end
-  redis.call('HSET', tasks, unpack(set))
+call('HDEL', KEYS[7], token) -- a removal first: accepted by a full server
+if k > 0 or again then call('ZADD', leases, int(now + tonumber(ARGV[3])), token) end
+if k > 0 then
+  call('SET', KEYS[9], written)
+  call('HSET', KEYS[6], token, ARGV[6])
+  if #counted > 0 then call('HSET', KEYS[8], unpack(counted)) end
+  call('HSET', tasks, unpack(set, 1, k))
 end
 for i = 1, told and #told or 0 do
   local what, e = 'delivered', told[i][4]
-  e.fence, e.ends = int(fence), int(now + tonumber(ARGV[3]))
+  e.fence, e.ends = written, int(now + tonumber(ARGV[3]))
   if told[i][1] then
     local place, _, _, old, tok = parse(told[i][3])
-    local ends = redis.call('ZSCORE', leases, tok)
+    local ends = call('ZSCORE', leases, tok)
     what, e.detail = 'reclaimed', string.sub(tok, 1, 6) .. string.sub(tok, 13) .. ' ' .. old .. ' ' ..
       (place == 'p' and 'started' or 'held') .. ' ' .. (ends and int(tonumber(ends)) or '0')
   end
   note(KEYS[13], what, told[i][2], e)
 end
 if #copies > 0 then
-  local acked = redis.call('XACK', stream, group, unpack(copies))
-  redis.call('XDEL', stream, unpack(copies))
+  local acked = call('XACK', stream, group, unpack(copies))
+  call('XDEL', stream, unpack(copies))
   for i = 1, acked > 0 and #copies or 0 do -- 0: this call was made before
     local c = copies[copies[i]]
     note(KEYS[13], 'duplicate', c[1], {by = ARGV[7], token = token, detail = c[2]})
   end
 end
-return {int(fence or 0), int(now), unpack(out)}
+return {written or '0', int(now), unpack(out)}

@@ -7,62 +7,77 @@
 -- KEYS[13] kept2 hash        KEYS[14] kept3 hash        KEYS[15] events stream
 -- ARGV[1] group              ARGV[2] window_ms          ARGV[3] consumer
 -- ARGV[4] trace              1: tell of everything
--- ARGV[5] n                  tasks; then n IDs, n entries, n digests, n tails, n results
+-- ARGV[5] results            1: there are some
+-- ARGV[6] holders            how many there are
+-- ARGV[7] n                  tasks, in the order of their holders; then n IDs, n digests;
+--                            with results n of them ('': none); of each holder the tail
+--                            and the number of its tasks
 -- then                       tokens of grants that end with this call
 -- Replies: exceptions (see include/settle.lua); without one a task is completed.
 -- Keeps I4, I5, I7, I8. Entries are acked after the holder was checked.
 -- @include clock record done events settle
 
+local ARGV, call, find, sub, unpack = ARGV, redis.call, string.find, string.sub, unpack
 local stream, tasks, leases = KEYS[1], KEYS[2], KEYS[3]
-local group, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
-local ids, entries, digests, tails, results = 5, 5 + n, 5 + 2 * n, 5 + 3 * n, 5 + 4 * n
+local group, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7])
+local ids, digests, at = 7, 7 + n, 7 + 2 * n
+local results = ARGV[5] == '1' and at
+if results then at = at + n end
 local slices = {KEYS[9], KEYS[10], KEYS[11]}
 local _, us = clock()
 local ms = done_time(us, KEYS[8], window)
 
-local recs = redis.call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
-local mine, acked, marks, kept, told = {}, {}, {}, {}, nil
-for i = 1, n do
-  local rec, tail = recs[i], ARGV[tails + i]
-  if held_by(rec, tail) then
-    local _, _, mark = parse(rec)
-    mine[#mine + 1] = ARGV[ids + i]
-    acked[#acked + 1] = ARGV[entries + i]
-    if ARGV[4] == '1' then
-      told = told or {}
-      told[#told + 1] = {by = ARGV[3], tail = tail, leases = leases, stage = string.sub(rec, 1, 1)}
+local recs = call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
+-- Of mine, acked and marks the first k, or twice k, strings count. They begin as so
+-- many other strings: a table that does not grow is filled faster.
+local mine, acked, marks = {unpack(ARGV, ids + 1, ids + n)}, {unpack(ARGV, ids + 1, ids + n)}, {unpack(ARGV, ids + 1, ids + 2 * n)}
+local k, kept, told = 0, {}, ARGV[4] == '1' and {}
+
+local i = 0
+for _ = 1, tonumber(ARGV[6]) do
+  local tail, count = ARGV[at + 1], tonumber(ARGV[at + 2])
+  local tag, ends = sub(tail, -14, -8), -#tail
+  for j = i + 1, i + count do
+    local rec = recs[j]
+    -- <place><entry> <mark><tail>
+    if rec and sub(rec, ends) == tail then
+      local gap = find(rec, ' ', 2, true)
+      local mark = sub(rec, gap + 1, ends - 1)
+      k = k + 1
+      mine[k], acked[k] = ARGV[ids + j], sub(rec, 2, gap - 1)
+      marks[2 * k - 1], marks[2 * k] = ARGV[digests + j], tag .. (#mark <= 7 and mark or enqueue_tag(mark))
+      if results and ARGV[results + j] ~= '' then
+        kept[#kept + 1] = ARGV[digests + j]
+        kept[#kept + 1] = ARGV[results + j]
+      end
+      if told then told[k] = {by = ARGV[3], tail = tail, leases = leases, stage = sub(rec, 1, 1)} end
+    else
+      refuse(j, rec, tail, done_slices(slices, ms, window), ARGV[digests + j], KEYS[15], ARGV[ids + j], {by = ARGV[3], detail = 'complete'})
     end
-    marks[#marks + 1] = ARGV[digests + i]
-    marks[#marks + 1] = string.sub(tail, -14, -8) .. enqueue_tag(mark)
-    if ARGV[results + i] ~= '' then
-      kept[#kept + 1] = ARGV[digests + i]
-      kept[#kept + 1] = ARGV[results + i]
-    end
-  else
-    refuse(i, rec, tail, done_slices(slices, ms, window), ARGV[digests + i], KEYS[15], ARGV[ids + i], {by = ARGV[3], detail = 'complete'})
   end
+  i, at = i + count, at + 2
 end
 
-if #mine == 0 then return out end
-redis.call('ZREM', leases, '') -- a removal first: accepted by a full server
+if k == 0 then return out end
+call('ZREM', leases, '') -- a removal first: accepted by a full server
 local s = open_slice(slices, {KEYS[12], KEYS[13], KEYS[14]}, ms, window)
-local stepped = redis.call('EXISTS', KEYS[7]) == 1
+local stepped = call('EXISTS', KEYS[7]) == 1
 if stepped then
-  local steps = redis.call('HMGET', KEYS[7], unpack(mine))
-  for i = 1, #mine do
+  local steps = call('HMGET', KEYS[7], unpack(mine, 1, k))
+  for i = 1, k do
     if steps[i] then
       kept[#kept + 1] = marks[2 * i - 1] .. '/'
       kept[#kept + 1] = steps[i]
     end
   end
 end
-if #kept > 0 then redis.call('HSET', KEYS[11 + s], unpack(kept)) end
-redis.call('HSET', slices[s], unpack(marks))
-if stepped then redis.call('HDEL', KEYS[7], unpack(mine)) end
-redis.call('HDEL', tasks, unpack(mine))
-if redis.call('EXISTS', KEYS[6]) == 1 then redis.call('HDEL', KEYS[6], unpack(mine)) end
-redis.call('XACK', stream, group, unpack(acked))
-redis.call('XDEL', stream, unpack(acked))
-for i = 1, told and #told or 0 do note(KEYS[15], 'completed', mine[i], told[i]) end
-end_grants(leases, KEYS[4], KEYS[5], 6 + 5 * n)
+if #kept > 0 then call('HSET', KEYS[11 + s], unpack(kept)) end
+call('HSET', slices[s], unpack(marks, 1, 2 * k))
+if stepped then call('HDEL', KEYS[7], unpack(mine, 1, k)) end
+call('HDEL', tasks, unpack(mine, 1, k))
+if call('EXISTS', KEYS[6]) == 1 then call('HDEL', KEYS[6], unpack(mine, 1, k)) end
+call('XACK', stream, group, unpack(acked, 1, k))
+call('XDEL', stream, unpack(acked, 1, k))
+for i = 1, told and k or 0 do note(KEYS[15], 'completed', mine[i], told[i]) end
+end_grants(leases, KEYS[4], KEYS[5], at + 1)
 return out

@@ -25,10 +25,10 @@ local function done_slices(slices, ms, window)
   return live
 end
 
--- done_marks: for every digest in ARGV[first] .. ARGV[last] the mark or false.
+-- done_marks: for every digest in ARGV[first] .. ARGV[last] the mark, or nothing.
 local function done_marks(live, first, last)
-  local found = {}
-  for s = 1, #live do
+  local found = live[1] and redis.call('HMGET', live[1], unpack(ARGV, first, last)) or {}
+  for s = 2, #live do
     local v = redis.call('HMGET', live[s], unpack(ARGV, first, last))
     for i = 1, last - first + 1 do found[i] = found[i] or v[i] end
   end
