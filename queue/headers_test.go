@@ -59,21 +59,27 @@ func readLua(t *testing.T) map[string]luaFile {
 			if !comment {
 				t.Fatalf("%s: the header holds code: %q", path, line)
 			}
-			if names, ok := strings.CutPrefix(text, " @include "); ok {
-				f.incl = strings.Fields(names)
+			if strings.HasPrefix(text, " @include ") {
 				continue
 			}
 			f.header += strings.TrimPrefix(text, " ") + "\n"
 		}
 		f.own = uncommented(rest)
-		for _, name := range f.incl {
-			frag, err := os.ReadFile(filepath.Join("lua", "include", name+".lua"))
-			if err != nil {
-				t.Fatal(err)
+		for line := range strings.Lines(string(raw)) {
+			f.body += uncommented(line)
+			names, ok := strings.CutPrefix(strings.TrimSpace(line), "-- @include ")
+			if !ok {
+				continue
 			}
-			f.body += uncommented(string(frag))
+			for _, name := range strings.Fields(names) {
+				frag, err := os.ReadFile(filepath.Join("lua", "include", name+".lua"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.incl = append(f.incl, name)
+				f.body += uncommented(string(frag))
+			}
 		}
-		f.body += f.own
 		out[f.name] = f
 	}
 	return out
@@ -95,7 +101,7 @@ var (
 	keyOffset = regexp.MustCompile(`KEYS\[(\d+) \+ \w+\]`)
 	argUse    = regexp.MustCompile(`ARGV\[(\d+)\]`)
 	keyDoc    = regexp.MustCompile(`(?m)^//\t(\w+?)(1\.\.3)?\s+(stream|hash|zset|string)\s`)
-	command   = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, ('[^']*'|"[^"]*"))?`)
+	command   = regexp.MustCompile(`\bp?call\('(\w+)'(?:, ('[^']*'|"[^"]*"))?`)
 	ack       = regexp.MustCompile(`'XACK'`)
 )
 

@@ -30,7 +30,7 @@ type script struct {
 
 var (
 	keyLine     = regexp.MustCompile(`KEYS\[(\d+)\] (\w+) (\w+)`)
-	includeLine = regexp.MustCompile(`(?m)^-- @include (.+)$`)
+	includeLine = regexp.MustCompile(`(?m)^ *-- @include (.+)$`)
 )
 
 var (
@@ -59,8 +59,10 @@ var (
 	scriptProbe      = mustLoad("probe")
 )
 
-// mustLoad reads a script, puts its includes before its body and takes its
-// keys from its header. The files are embedded, so a failure is a broken build.
+// mustLoad reads a script, puts its includes where it names them and takes its
+// keys from its header. What a script needs on rare occasions only it includes in
+// the block that is for those: a function costs the server time to make, whether it
+// is called or not. The files are embedded, so a failure is a broken build.
 func mustLoad(name string) *script {
 	src, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
 	if err != nil {
@@ -75,7 +77,12 @@ func mustLoad(name string) *script {
 		s.keys = append(s.keys, m[2])
 	}
 	var b strings.Builder
-	if m := includeLine.FindStringSubmatch(string(src)); m != nil {
+	for line := range strings.Lines(string(src)) {
+		b.WriteString(stripComments(line))
+		m := includeLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
 		for _, inc := range strings.Fields(m[1]) {
 			frag, err := luaFiles.ReadFile(path.Join("lua", "include", inc+".lua"))
 			if err != nil {
@@ -84,7 +91,6 @@ func mustLoad(name string) *script {
 			b.WriteString(stripComments(string(frag)))
 		}
 	}
-	b.WriteString(stripComments(string(src)))
 	s.text = b.String()
 	sum := sha1.Sum([]byte(s.text)) // the server's own name for it
 	s.sha = hex.EncodeToString(sum[:])

@@ -29,13 +29,16 @@ var loadScripts = sync.OnceValue(func() scripts {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")
 		src := mustRead(file)
 		var b strings.Builder
-		if _, after, ok := strings.Cut(src, "\n-- @include "); ok {
-			names, _, _ := strings.Cut(after, "\n")
+		for line := range strings.Lines(src) {
+			b.WriteString(bare(line))
+			names, ok := strings.CutPrefix(strings.TrimSpace(line), "-- @include ")
+			if !ok {
+				continue
+			}
 			for _, inc := range strings.Fields(names) {
 				b.WriteString(bare(mustRead(filepath.Join(scriptDir, "include", inc+".lua"))))
 			}
 		}
-		b.WriteString(bare(src))
 		sum := sha1.Sum([]byte(b.String()))
 		s.name[hex.EncodeToString(sum[:])] = name
 		s.text[name] = b.String()

@@ -26,137 +26,167 @@
 -- errors, the first of them alone.
 -- Keeps I1, I5, I7, I8. Its first write is one that a full server refuses, so
 -- that it is refused whole.
--- @include clock record done move events
 
-local ARGV, call, pcall, unpack = ARGV, redis.call, redis.pcall, unpack
+local ARGV, KEYS, call, pcall, unpack = ARGV, KEYS, redis.call, redis.pcall, unpack
 local stream, tasks, scheduled, due, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tag, window, backlog, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[9])
+local tag, window, n = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9])
 local ids, digests = 9, 9 + n
 local at = 9 + 2 * n -- the last argument that was looked at
 local dues = ARGV[7] == '1' and at
 if dues then at = at + n end
 
--- shapes: of each the command that adds an entry; holes: where values go that differ.
-local shapes, holes = {}, {}
-for s = 1, tonumber(ARGV[8]) do
+-- command: adds an entry of the present shape; hole: where values go that differ.
+-- With several shapes, all of them.
+local command, hole, commands, holes
+repeat
   local fields, differ = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   at = at + 2 + 2 * fields
-  shapes[s], holes[s] = {'XADD', stream, '*', 'id', '', unpack(ARGV, at - 2 * fields + 1, at)}, {}
-  for h = 1, differ do holes[s][h] = 5 + 2 * tonumber(ARGV[at + h]) end
+  command, hole = {'XADD', stream, '*', 'id', '', unpack(ARGV, at - 2 * fields + 1, at)}, {}
+  for h = 1, differ do hole[h] = 5 + 2 * ARGV[at + h] end
   at = at + differ
-end
-local shaped = #shapes > 1 and at
+  if ARGV[8] ~= '1' then
+    commands, holes = commands or {}, holes or {}
+    commands[#commands + 1], holes[#holes + 1] = command, hole
+  end
+until not commands or #commands == tonumber(ARGV[8])
+local shaped = commands and at
 if shaped then at = at + n end
 
 local parts = call('HGET', KEYS[7], 'partitions')
 if not parts then return redis.error_reply('UNMADE partition') end
 if parts ~= ARGV[4] then return redis.error_reply('MISMATCH ' .. parts) end
 
-local now, us = clock()
-local live = done_slices({KEYS[9], KEYS[10], KEYS[11]}, done_time(us, KEYS[8], window), window)
+local fencekey = KEYS[8]
+-- @include now done_now
 local recs = call('HMGET', tasks, unpack(ARGV, ids + 1, ids + n))
-local marks = done_marks(live, digests + 1, digests + n)
+-- marks: the done mark of each, if it has one (include/done.lua, done_slices).
+local oldest, marks = ms - ms % window - window, false
+for s = 9, 11 do
+  local began = call('HGET', KEYS[s], '')
+  if began and tonumber(began) >= oldest then
+    local found = call('HMGET', KEYS[s], unpack(ARGV, digests + 1, digests + n))
+    for i = 1, marks and n or 0 do found[i] = found[i] or marks[i] end
+    marks = found
+  end
+end
 local room = -1
-if backlog > 0 then
-  room = math.max(0, backlog - call('XLEN', stream) - call('XLEN', scheduled))
-end
-
--- lost(rec): whether the entry behind the record was deleted from outside, in
--- which case the ID is free again.
-local function lost(rec, id)
-  local place, entry, _, _, token = parse(rec)
-  if place == 's' then return not take(scheduled, entry) end
-  if place == 'd' then return not take(dead, entry) end
-  if token then
-    local ends = call('ZSCORE', KEYS[6], token)
-    if ends and tonumber(ends) > now then return false end
-  end
-  return not take(stream, entry)
-end
-
--- later(id, command, when): schedules the task that the command would add.
--- Answers its record, an error table, or nil: it is due.
-local function later(id, command, when)
-  local ms = tonumber(when)
-  if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
-  if ms <= now then return nil end
-  local entry = schedule(scheduled, due, id, portable({unpack(command, 4)}, id, int(now)), ms)
-  return failed(entry) and entry or 's' .. entry .. ' ' .. tag
-end
-
-local trace, twice = ARGV[5] == '1', ARGV[6] == '1'
-local out, told, seen, refused = {}, trace and {}, {}, 0
-local suffix = ' ' .. tag
-local function say(i, text)
-  out[#out + 1] = int(i)
-  out[#out + 1] = text
-  if trace then told[i] = text end
-end
-
--- known(i, id, rec, mark): answers for a task that is not to be added, if it is one.
-local function known(i, id, rec, mark)
-  if seen[id] then
-    say(i, 'duplicate ' .. seen[id])
-  elseif mark then
-    say(i, (string.sub(mark, 8) == tag and 'added' or 'duplicate') .. ' done')
-    seen[id] = 'done'
-  elseif rec and not lost(rec, id) then
-    local place, _, was = parse(rec)
-    say(i, (enqueue_tag(was) == tag and 'added ' or 'duplicate ') .. places[place])
-    seen[id] = places[place]
-  elseif room == 0 then
-    say(i, 'full')
-  else
-    return false
-  end
-  return true
+if ARGV[3] ~= '0' then
+  room = math.max(0, ARGV[3] - call('XLEN', stream) - call('XLEN', scheduled))
 end
 
 -- set: n times ID and record, of which the first k strings count. It begins as so
 -- many other strings: a table that does not grow is filled faster.
 local set, k = {unpack(ARGV, ids + 1, ids + 2 * n)}, 0
-local command, hole = shapes[1], holes[1]
-local plain = not (twice or dues or trace) and room < 0
-for i = 1, n do
-  local id, rec, mark = ARGV[ids + i], recs[i], marks[i]
+local trace, twice, suffix = ARGV[5] == '1', ARGV[6] == '1', ' ' .. tag
+local out, refused = {}, 0
+
+-- New tasks that are due, up to the first that is not.
+local plain, i = not (twice or dues or trace), 1
+while plain and i <= n and not recs[i] and not (marks and marks[i]) and room ~= 0 do
   if shaped then
     local s = tonumber(ARGV[shaped + i])
-    command, hole = shapes[s], holes[s]
+    command, hole = commands[s], holes[s]
   end
-  command[5] = id
+  command[5] = ARGV[ids + i]
   for h = 1, #hole do
     at = at + 1
     command[hole[h]] = ARGV[at]
   end
-  if plain and not rec and not mark then
-    local entry = pcall(unpack(command))
-    if entry.err then
-      refused = refused + 1
-      say(i, 'error ' .. entry.err)
-    else
-      set[k + 1], set[k + 2] = id, 'w' .. entry .. suffix
-      k = k + 2
+  local entry = pcall(unpack(command))
+  if entry.err then
+    refused = refused + 1
+    out[#out + 1] = string.format('%.0f', i)
+    out[#out + 1] = 'error ' .. entry.err
+  else
+    set[k + 1], set[k + 2] = ARGV[ids + i], 'w' .. entry .. suffix
+    k, room = k + 2, room - 1
+  end
+  i = i + 1
+end
+
+local told = trace and {}
+if i <= n then
+  -- @include clock record move
+  local seen = {}
+  local function say(i, text)
+    out[#out + 1] = int(i)
+    out[#out + 1] = text
+    if trace then told[i] = text end
+  end
+
+  -- lost(rec): whether the entry behind the record was deleted from outside, in
+  -- which case the ID is free again.
+  local function lost(rec, id)
+    local place, entry, _, _, token = parse(rec)
+    if place == 's' then return not take(scheduled, entry) end
+    if place == 'd' then return not take(dead, entry) end
+    if token then
+      local ends = call('ZSCORE', KEYS[6], token)
+      if ends and tonumber(ends) > now then return false end
     end
-  elseif not known(i, id, rec, mark) then
-    local when, place = dues and ARGV[dues + i] or '', 'waiting'
-    local new = when ~= '' and later(id, command, when)
-    if new then
-      place = 'scheduled'
+    return not take(stream, entry)
+  end
+
+  -- later(id, command, when): schedules the task that the command would add.
+  -- Answers its record, an error table, or nil: it is due.
+  local function later(id, command, when)
+    local ms = tonumber(when)
+    if string.sub(when, 1, 1) == '+' then ms = now + tonumber(string.sub(when, 2)) end
+    if ms <= now then return nil end
+    local entry = schedule(scheduled, due, id, portable({unpack(command, 4)}, id, int(now)), ms)
+    return failed(entry) and entry or 's' .. entry .. ' ' .. tag
+  end
+
+  -- known(i, id, rec, mark): answers for a task that is not to be added, if it is one.
+  local function known(i, id, rec, mark)
+    if seen[id] then
+      say(i, 'duplicate ' .. seen[id])
+    elseif mark then
+      say(i, (string.sub(mark, 8) == tag and 'added' or 'duplicate') .. ' done')
+      seen[id] = 'done'
+    elseif rec and not lost(rec, id) then
+      local place, _, was = parse(rec)
+      say(i, (enqueue_tag(was) == tag and 'added ' or 'duplicate ') .. places[place])
+      seen[id] = places[place]
+    elseif room == 0 then
+      say(i, 'full')
     else
-      new = pcall(unpack(command))
-      if not new.err then new = 'w' .. new .. suffix end
+      return false
     end
-    if new.err then
-      refused = refused + 1
-      say(i, 'error ' .. new.err)
-    else
-      if rec then call('HDEL', KEYS[12], id) end -- of the task that was lost
-      set[k + 1], set[k + 2] = id, new
-      k = k + 2
-      if twice then seen[id] = place end
-      if room > 0 then room = room - 1 end
-      if place ~= 'waiting' then say(i, 'added ' .. place) end
-      if trace then told[i] = 'enqueued ' .. place end
+    return true
+  end
+
+  for i = i, n do
+    local id, rec = ARGV[ids + i], recs[i]
+    if shaped then
+      local s = tonumber(ARGV[shaped + i])
+      command, hole = commands[s], holes[s]
+    end
+    command[5] = id
+    for h = 1, #hole do
+      at = at + 1
+      command[hole[h]] = ARGV[at]
+    end
+    if not known(i, id, rec, marks and marks[i]) then
+      local when, place = dues and ARGV[dues + i] or '', 'waiting'
+      local new = when ~= '' and later(id, command, when)
+      if new then
+        place = 'scheduled'
+      else
+        new = pcall(unpack(command))
+        if not new.err then new = 'w' .. new .. suffix end
+      end
+      if new.err then
+        refused = refused + 1
+        say(i, 'error ' .. new.err)
+      else
+        if rec then call('HDEL', KEYS[12], id) end -- of the task that was lost
+        set[k + 1], set[k + 2] = id, new
+        k, room = k + 2, room - 1
+        if twice then seen[id] = place end
+        if place ~= 'waiting' then say(i, 'added ' .. place) end
+        if trace then told[i] = 'enqueued ' .. place end
+      end
     end
   end
 end
@@ -164,10 +194,13 @@ if refused == n then return redis.error_reply(string.sub(out[2], 7)) end
 if k > 0 then call('HSET', tasks, unpack(set, 1, k)) end
 -- A producer that sends a million IDs again would push out all other events, so
 -- its duplicates are told like additions: on request only.
-for i = 1, trace and n or 0 do
-  local what, place = string.match(told[i], '^(%a+) ?(.*)$')
-  if what == 'enqueued' or what == 'duplicate' then
-    note(KEYS[13], what, ARGV[ids + i], {token = tag, detail = place})
+if told then
+  -- @include clock events
+  for i = 1, n do
+    local what, place = string.match(told[i], '^(%a+) ?(.*)$')
+    if what == 'enqueued' or what == 'duplicate' then
+      note(KEYS[13], what, ARGV[ids + i], {token = tag, detail = place})
+    end
   end
 end
 return out
