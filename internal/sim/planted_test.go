@@ -80,10 +80,19 @@ var planted = []*bug{{
 	name: "marker before the effect", within: 40, marker: true, want: "done with 0 effects",
 }, {
 	name: "settle without the holder check", within: 40, want: "I4: ",
-	lua: change("complete retry release dead", heldBy, "return rec and (string.sub(rec, 1, 1) == 'h' or string.sub(rec, 1, 1) == 'p')"),
+	lua: func(_ *world, script, text string) string {
+		const pending = "rec and (string.sub(rec, 1, 1) == 'h' or string.sub(rec, 1, 1) == 'p')"
+		switch script {
+		case "complete":
+			return replaced(script, text, "if rec and sub(rec, ends) == tail then", "if "+pending+" then")
+		case "retry", "release", "dead":
+			return replaced(script, text, heldBy, "return "+pending)
+		}
+		return text
+	},
 }, {
 	name: "fence from a plain counter that is lost", within: 30, want: "I3: ",
-	lua: change("begin", "math.max(tonumber(redis.call('GET', KEYS[9]) or 0) + 1, us)", "tonumber(redis.call('GET', KEYS[9]) or 0) + 1"),
+	lua: change("begin", "if fence < us then fence = us end", ""),
 }, {
 	name: "renewal by PEL owner only, though the lease has ended", within: 40, want: "I4: renew revives", config: late,
 	lua: change("renew", renewIf, "if ends[i] then"),
@@ -132,7 +141,7 @@ var planted = []*bug{{
 	lua: change("start", "if #set > 0 then", "if false then"),
 }, {
 	name: "complete leaves no mark", within: 3, want: "I1: gone without a done mark",
-	lua: change("complete", "redis.call('HSET', slices[s], unpack(marks))", ""),
+	lua: change("complete", "call('HSET', slices[s], unpack(marks, 1, 2 * k))", ""),
 }, {
 	name: "promote forgets the index", within: 10, want: "left in the schedule",
 	lua: change("promote", "redis.call('ZREM', due, unpack(members))", ""),
