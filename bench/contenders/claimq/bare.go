@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,14 +18,19 @@ import (
 // bare stands between the queue and the server and leaves out what makes tasks
 // safe: the duplicate check, records, leases, fences and done marks. Everything
 // else of the code runs as it is, so the difference is what safety costs.
-type bare struct{ rdb *redis.Client }
+type bare struct {
+	rdb *redis.Client
+
+	mu      sync.Mutex
+	entries map[string]string // of the tasks that were begun, by ID
+}
 
 var errUnknownScript = errors.New("bare: a script that it does not know how to leave out")
 
 func newBare(rdb *redis.Client) *bare {
 	opt := *rdb.Options()
 	opt.PushNotificationProcessor = nil // one for each client
-	return &bare{redis.NewClient(&opt)}
+	return &bare{rdb: redis.NewClient(&opt), entries: map[string]string{}}
 }
 
 func (b *bare) DialHook(next redis.DialHook) redis.DialHook {
@@ -78,7 +84,7 @@ func (b *bare) replace(ctx context.Context, c *redis.Cmd) (known bool, err error
 	case nkeys >= 12 && key(0, "stream") && key(3, "due"):
 		return true, b.enqueue(ctx, c, keys[0].(string), args)
 	case nkeys >= 12 && key(0, "stream") && key(4, "leases") && key(5, "grants"):
-		c.SetVal([]any{time.Now().UnixMicro(), time.Now().UnixMilli()}) // everything is granted
+		b.begin(c, args)
 		return true, nil
 	case nkeys >= 14 && key(0, "stream") && key(2, "leases") && key(3, "grants"):
 		return true, b.complete(ctx, c, keys[0].(string), args)
@@ -106,31 +112,50 @@ func plain(args []any) []any {
 	return out
 }
 
-// enqueue adds the fields of n tasks: …, n, four columns, the last of them the
-// numbers of fields, and then all fields.
+// enqueue adds the entries of n tasks of one shape: the header of enqueue.lua says
+// what its arguments are.
 func (b *bare) enqueue(ctx context.Context, c *redis.Cmd, stream string, args []any) error {
-	for at := range args {
-		n, ok := args[at].(int)
-		first := at + 1 + 4*n
-		if !ok || n < 1 || first > len(args) || first+sum(args[first-n:first]) != len(args) {
-			continue
-		}
-		pipe := b.rdb.Pipeline()
-		for _, size := range args[first-n : first] {
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: args[first : first+size.(int)]})
-			first += size.(int)
-		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			return err
-		}
-		replies := make([]any, n)
-		for i := range replies {
-			replies[i] = "added waiting"
-		}
-		c.SetVal(replies)
-		return nil
+	n, ok := args[8].(int)
+	if !ok || args[6] != "0" || args[7] != 1 {
+		return fmt.Errorf("%w: enqueue", errUnknownScript)
 	}
-	return fmt.Errorf("%w: enqueue", errUnknownScript)
+	ids, at := args[9:9+n], 9+2*n
+	fields, differ := number(args[at]), number(args[at+1])
+	common := args[at+2 : at+2+2*fields]
+	places := args[at+2+2*fields : at+2+2*fields+differ]
+	own := args[at+2+2*fields+differ:]
+	pipe := b.rdb.Pipeline()
+	for i := range n {
+		values := append([]any{"id", ids[i]}, common...)
+		for h, place := range places {
+			values[1+2*number(place)] = own[i*differ+h]
+		}
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: values})
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	c.SetVal([]any{}) // all are added
+	return nil
+}
+
+func number(arg any) int {
+	n, err := strconv.Atoi(arg.(string))
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// begin grants everything. It notes the entries, which complete does not name.
+func (b *bare) begin(c *redis.Cmd, args []any) {
+	n := args[8].(int)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range n {
+		b.entries[args[9+i].(string)] = args[9+n+i].(string)
+	}
+	c.SetVal([]any{time.Now().UnixMicro(), time.Now().UnixMilli()})
 }
 
 // renew answers for n grants: …, n, tokens, lengths.
@@ -148,48 +173,23 @@ func (b *bare) renew(c *redis.Cmd, args []any) error {
 	return fmt.Errorf("%w: renew", errUnknownScript)
 }
 
-func sum(numbers []any) (total int) {
-	for _, n := range numbers {
-		v, ok := n.(int)
-		if !ok {
-			return -1
-		}
-		total += v
-	}
-	return total
-}
-
-// complete acks and deletes the entries of n tasks: …, n, IDs, entries, ….
+// complete acks and deletes the entries of n tasks.
 func (b *bare) complete(ctx context.Context, c *redis.Cmd, stream string, args []any) error {
-	for at := range args {
-		n, ok := args[at].(int)
-		if !ok || n < 1 || at+1+2*n > len(args) {
-			continue
-		}
-		entries := make([]string, 0, n)
-		for _, e := range args[at+1+n : at+1+2*n] {
-			if s, ok := e.(string); ok && isEntry(s) {
-				entries = append(entries, s)
-			}
-		}
-		if len(entries) < n {
-			continue
-		}
-		pipe := b.rdb.Pipeline()
-		pipe.XAck(ctx, stream, queue.Group, entries...)
-		pipe.XDel(ctx, stream, entries...)
-		if _, err := pipe.Exec(ctx); err != nil {
-			return err
-		}
-		c.SetVal([]any{})
-		return nil
+	n := args[6].(int)
+	entries := make([]string, n)
+	b.mu.Lock()
+	for i := range n {
+		id := args[7+i].(string)
+		entries[i] = b.entries[id]
+		delete(b.entries, id)
 	}
-	return fmt.Errorf("%w: complete", errUnknownScript)
-}
-
-func isEntry(s string) bool {
-	ms, seq, ok := strings.Cut(s, "-")
-	_, err := strconv.ParseUint(ms, 10, 64)
-	_, err2 := strconv.ParseUint(seq, 10, 64)
-	return ok && err == nil && err2 == nil
+	b.mu.Unlock()
+	pipe := b.rdb.Pipeline()
+	pipe.XAck(ctx, stream, queue.Group, entries...)
+	pipe.XDel(ctx, stream, entries...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	c.SetVal([]any{})
+	return nil
 }
