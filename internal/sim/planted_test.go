@@ -92,7 +92,7 @@ var planted = []*bug{{
 	},
 }, {
 	name: "fence from a plain counter that is lost", within: 30, want: "I3: ",
-	lua: change("begin", "if fence < us then fence = us end", ""),
+	lua: change("begin", "if fence < us then fence = us else written = string.format('%.0f', fence) end", "written = string.format('%.0f', fence)"),
 }, {
 	name: "renewal by PEL owner only, though the lease has ended", within: 40, want: "I4: renew revives", config: late,
 	lua: change("renew", renewIf, "if ends[i] then"),

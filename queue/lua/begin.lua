@@ -38,9 +38,8 @@ if not ARGV[digests + 1] then
 end
 
 -- @include now
-local fence = tonumber(call('GET', KEYS[9]) or 0) + 1
-if fence < us then fence = us end
-local written = string.format('%.0f', fence)
+local fence, written = tonumber(call('GET', KEYS[9]) or 0) + 1, time[1] .. sub('000000', #time[2] + 1) .. time[2]
+if fence < us then fence = us else written = string.format('%.0f', fence) end
 local tail = ' ' .. written .. ' ' .. token
 -- set: n times ID and record, of which the first k strings count. It begins as so
 -- many other strings: a table that does not grow is filled faster.
@@ -187,4 +186,4 @@ if told or copies then
     end
   end
 end
-return {k > 0 and written or '0', string.format('%.0f', now), unpack(out)}
+return {k > 0 and written or '0', now, unpack(out)}
