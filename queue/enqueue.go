@@ -58,7 +58,7 @@ func (q *Queue) enqueue(ctx context.Context, token Token, tasks []Task, durable 
 // answerAll answers the tasks of one call: added and waiting, exceptions aside.
 func answerAll(receipts []Receipt, members []int, c *call) {
 	list, ok := c.reply.([]any)
-	if c.err == nil && (!ok || len(list)%2 != 0) {
+	if c.err == nil && (!ok || len(list)%2 != 1 || asInt(list[0]) != int64(len(members)-len(list)/2)) {
 		c.err = shapeError("enqueue", c.reply)
 	}
 	for _, i := range members {
@@ -70,7 +70,7 @@ func answerAll(receipts []Receipt, members []int, c *call) {
 	if c.err != nil {
 		return
 	}
-	for ; len(list) > 0; list = list[2:] {
+	for list = list[1:]; len(list) > 0; list = list[2:] {
 		if !indexes(list[:1], len(members)) {
 			for _, i := range members {
 				receipts[i] = Receipt{ID: receipts[i].ID, Err: shapeError("enqueue", c.reply)}

@@ -170,7 +170,11 @@ func FuzzReplies(f *testing.F) {
 	bad := Entry{Queue: q, ID: "1-2", Fields: []string{"no", "task"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a.reply = shape(data)
-		q.Enqueue(ctx, token, []Task{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k"}})
+		for _, got := range q.Enqueue(ctx, token, []Task{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k"}}) {
+			if list, ok := a.reply.([]any); got.Added && (!ok || len(list)%2 == 0) {
+				t.Errorf("%v adds %+v", a.reply, got)
+			}
+		}
 		if b, err := q.Begin(ctx, BeginRequest{Token: token, Entries: []Entry{entry, bad}, Start: 1}); err == nil && len(b.Deliveries) > 1 {
 			t.Errorf("%v grants %+v", a.reply, b)
 		}

@@ -20,10 +20,10 @@
 --                            places of those that differ (1: the first); with several
 --                            shapes the shape of each task; all values that differ
 -- Replies: MISMATCH <partitions> when the queue was made with another number,
--- UNMADE when this partition was never made: nobody may read it; else exceptions,
--- two strings each: index, and 'added <place>', 'duplicate <place>', 'full' or
--- 'error <text>' (not added). Without one a task is added and waits. When all are
--- errors, the first of them alone.
+-- UNMADE when this partition was never made: nobody may read it; else the number of
+-- tasks that are added and wait and are not named after it, then exceptions, two
+-- strings each: index, and 'added <place>', 'duplicate <place>', 'full' or 'error
+-- <text>' (not added). When all are errors, the first of them alone.
 -- Keeps I1, I5, I7, I8. Its first write is one that a full server refuses, so
 -- that it is refused whole.
 
@@ -203,4 +203,4 @@ if told then
     end
   end
 end
-return out
+return {n - #out / 2, unpack(out)}

@@ -135,7 +135,7 @@ func (b *bare) enqueue(ctx context.Context, c *redis.Cmd, stream string, args []
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
-	c.SetVal([]any{}) // all are added
+	c.SetVal([]any{int64(n)}) // all are added
 	return nil
 }
 
