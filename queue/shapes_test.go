@@ -139,3 +139,43 @@ func TestDigestsAreSentWhenAskedFor(t *testing.T) {
 	foreign("f")
 	begin(2, "f")
 }
+
+// A begin that names an entry twice, or out of order, is granted each task once.
+func TestBeginNamesAnEntryTwice(t *testing.T) {
+	r := newRig(t)
+	for n, order := range [][]int{{0, 0}, {0, 1, 0}, {1, 0, 1}, {1, 0, 0, 1}} {
+		r.add(tasksNamed(fmt.Sprint("a", n), fmt.Sprint("b", n))...)
+		es := r.read("w", 2)
+		var named []queue.Entry
+		different := map[int]bool{}
+		for _, i := range order {
+			named = append(named, es[i])
+			different[i] = true
+		}
+		b := r.begin(named, len(named))
+		if len(b.Deliveries) != len(different) || len(b.Busy) != len(order)-len(different) {
+			t.Errorf("%v: %d granted, %d busy", order, len(b.Deliveries), len(b.Busy))
+		}
+	}
+}
+
+// The ID of an entry may begin with that of another: they are two entries still.
+func TestEntryIDsThatBeginAlike(t *testing.T) {
+	for _, first := range []string{"5-1", "5-100"} {
+		t.Run(first, func(t *testing.T) {
+			r := newRig(t)
+			for _, entry := range []string{"5-1", "5-10", "5-100"} {
+				if err := r.c.Do(bg, "XADD", r.q.StreamKey(0), entry, "id", "a", "kind", "k", "payload", entry).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.c.HSet(bg, r.key(0, "tasks"), "a", "w"+first+" -").Err(); err != nil {
+				t.Fatal(err)
+			}
+			b := r.begin(r.read("w", 3), 3)
+			if len(b.Deliveries) != 1 || string(b.Deliveries[0].Task.Payload) != first || len(b.Duplicates) != 2 {
+				t.Errorf("%+v", b)
+			}
+		})
+	}
+}
