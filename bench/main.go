@@ -67,20 +67,22 @@ func list(s string) []string {
 
 // section is a part of the benchmark.
 type section struct {
-	name string
-	run  func(*bench) error
-	show func(*bench, io.Writer)
+	name  string
+	run   func(*bench) error
+	show  func(*bench, io.Writer)
+	named bool // runs only when it is asked for by name
 }
 
 func sections() []section {
 	return []section{
-		{"cycle", (*bench).cycle, (*bench).showCycle},
-		{"drain", (*bench).drain, (*bench).showDrain},
-		{"enqueue", (*bench).enqueue, (*bench).showEnqueue},
-		{"both", (*bench).both, (*bench).showBoth},
-		{"steady", (*bench).steady, (*bench).showSteady},
-		{"quiet", (*bench).quiet, (*bench).showQuiet},
-		{"growth", (*bench).growth, (*bench).showGrowth},
+		{name: "cycle", run: (*bench).cycle, show: (*bench).showCycle},
+		{name: "drain", run: (*bench).drain, show: (*bench).showDrain},
+		{name: "enqueue", run: (*bench).enqueue, show: (*bench).showEnqueue},
+		{name: "both", run: (*bench).both, show: (*bench).showBoth},
+		{name: "steady", run: (*bench).steady, show: (*bench).showSteady},
+		{name: "quiet", run: (*bench).quiet, show: (*bench).showQuiet},
+		{name: "growth", run: (*bench).growth, show: (*bench).showGrowth},
+		{name: "instructions", run: (*bench).instructions, show: (*bench).showInstructions, named: true},
 	}
 }
 
@@ -111,7 +113,7 @@ func run(ctx context.Context, out io.Writer) error {
 	b.header(out)
 	began := time.Now()
 	for _, s := range sections() {
-		if len(cfg.sections) > 0 && !slices.Contains(cfg.sections, s.name) {
+		if (s.named || len(cfg.sections) > 0) && !slices.Contains(cfg.sections, s.name) {
 			continue
 		}
 		at := time.Now()

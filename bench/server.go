@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,6 +41,11 @@ type redisServer struct {
 
 // startRedis starts a server with an empty directory below parent.
 func startRedis(binary, parent string, aof bool) (*redisServer, error) {
+	return startServer([]string{binary}, parent, aof)
+}
+
+// startServer starts one by a command that its own arguments follow.
+func startServer(command []string, parent string, aof bool) (*redisServer, error) {
 	dir, err := os.MkdirTemp(parent, "redis-")
 	if err != nil {
 		return nil, err
@@ -52,8 +58,8 @@ func startRedis(binary, parent string, aof bool) (*redisServer, error) {
 	if aof {
 		appendOnly = "yes"
 	}
-	cmd := exec.Command(binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
-		"--appendonly", appendOnly, "--appendfsync", "everysec", "--loglevel", "warning", "--logfile", filepath.Join(dir, "log"))
+	cmd := exec.Command(command[0], append(slices.Clone(command[1:]), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+		"--appendonly", appendOnly, "--appendfsync", "everysec", "--loglevel", "warning", "--logfile", filepath.Join(dir, "log"))...)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
