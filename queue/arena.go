@@ -12,10 +12,11 @@ const (
 
 // arena copies small values of a batch into a few chunks in place of an
 // allocation each. The zero value makes every chunk as large as it has to be;
-// left is about how many bytes of small values are still to come.
+// left is about how many bytes of small values are still to come. It is not
+// copied once it is in use.
 type arena struct {
 	left int
-	text *strings.Builder
+	text strings.Builder
 	data []byte
 }
 
@@ -28,8 +29,8 @@ func (a *arena) string(b []byte) string {
 	if n == 0 || n > arenaLargest {
 		return string(b)
 	}
-	if a.text == nil || a.text.Cap()-a.text.Len() < n {
-		a.text = &strings.Builder{}
+	if a.text.Cap()-a.text.Len() < n {
+		a.text = strings.Builder{}
 		a.text.Grow(a.size(n))
 	}
 	a.left -= n

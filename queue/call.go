@@ -21,14 +21,27 @@ type call struct {
 	unkept  error       // why that was not confirmed; nil: it was, or nothing was asked for
 }
 
+// smallCall is a call with room for a few arguments, such as those of one task.
+type smallCall struct {
+	call
+	argsRoom  [40]any
+	textsRoom [6]string
+}
+
 // newCall begins a call with room for so many arguments.
 func (q *Queue) newCall(s *script, partition, room int) *call {
-	c := &call{script: s, partition: partition}
-	c.args = make([]any, 0, 3+len(s.keys)+room)
-	c.args = append(c.args, "evalsha", s.shaArg, len(s.keys))
-	for _, what := range s.keys {
-		c.args = append(c.args, q.parts[partition].arg(what))
+	room += 3 + len(s.keys)
+	var c *call
+	if small := (smallCall{}); room <= len(small.argsRoom) {
+		m := &smallCall{}
+		c = &m.call
+		c.args, c.texts = m.argsRoom[:0], m.textsRoom[:0]
+	} else {
+		c = &call{args: make([]any, 0, room)}
 	}
+	c.script, c.partition = s, partition
+	c.args = append(c.args, "evalsha", s.shaArg, len(s.keys))
+	c.args = q.parts[partition].appendKeys(c.args, s)
 	return c
 }
 
@@ -43,14 +56,19 @@ func (c *call) add(args ...any) *call {
 	return c
 }
 
-// expect makes room for n texts.
-func (c *call) expect(n int) { c.texts = make([]string, 0, n) }
+// expect makes room for n texts, before the first of them.
+func (c *call) expect(n int) {
+	if n > cap(c.texts) {
+		c.texts = make([]string, 0, n)
+	}
+}
 
 // text adds one of many strings. A string costs an allocation when it becomes
 // an any, a pointer to one does not, and the client writes either.
-func (c *call) text(s string) {
+func (c *call) text(s string) *call {
 	c.texts = append(c.texts, s)
 	c.args = append(c.args, &c.texts[len(c.texts)-1])
+	return c
 }
 
 // digestBytes is what remembers a finished ID: half of its SHA-256, whatever

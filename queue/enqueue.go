@@ -23,6 +23,9 @@ func (q *Queue) Enqueue(ctx context.Context, token Token, tasks []Task) []Receip
 }
 
 func (q *Queue) enqueue(ctx context.Context, token Token, tasks []Task, durable *Durability) []Receipt {
+	if len(tasks) == 1 {
+		return q.enqueueOne(ctx, token, tasks, durable)
+	}
 	receipts := make([]Receipt, len(tasks))
 	good := make([]int, 0, len(tasks))
 	room := 0
@@ -52,6 +55,22 @@ func (q *Queue) enqueue(ctx context.Context, token Token, tasks []Task, durable 
 	for c, call := range calls {
 		answerAll(receipts, members[c], call)
 	}
+	return receipts
+}
+
+// enqueueOne is enqueue of one task, which needs nothing of what sorts many.
+func (q *Queue) enqueueOne(ctx context.Context, token Token, tasks []Task, durable *Durability) []Receipt {
+	t, receipts := &tasks[0], []Receipt{{ID: tasks[0].ID}}
+	if receipts[0].Err = t.Check(q.cfg.MaxPayload); receipts[0].Err != nil {
+		return receipts
+	}
+	var payloads arena
+	fields := [1][]string{t.appendFields(make([]string, 0, t.fields()), &payloads)}
+	at := [1]int{0}
+	calls := [1]*call{q.enqueueCall(q.PartitionOf(t.ID), token, tasks, fields[:], at[:])}
+	calls[0].durable = durable
+	q.runMade(ctx, calls[:])
+	answerAll(receipts, at[:], calls[0])
 	return receipts
 }
 
@@ -149,9 +168,9 @@ func (q *Queue) enqueueCall(partition int, token Token, tasks []Task, fields [][
 		own += 2*s.count() + n*len(s.differ)
 	}
 	c := q.newCall(scriptEnqueue, partition, 9+texts+own)
-	c.add(token.tag(), q.cfg.Retention.Milliseconds(), backlog, len(q.parts), q.traced(),
+	c.expect(1 + texts)
+	c.text(token.tag()).add(q.window, backlog, len(q.parts), q.traced(),
 		flag(namesTwice(tasks, at)), flag(later > 0), len(shapes), n)
-	c.expect(texts)
 	for _, i := range at {
 		c.text(string(tasks[i].ID))
 	}

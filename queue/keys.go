@@ -2,7 +2,6 @@ package queue
 
 import (
 	"hash/crc32"
-	"slices"
 	"strconv"
 )
 
@@ -29,19 +28,37 @@ import (
 //	probe       any     scratch key of Probe, removed by it
 type partitionKeys struct {
 	base string
-	args map[string]any // keys of scripts as arguments, made once
+	args map[string]any    // keys of scripts as arguments, made once
+	of   map[*script][]any // those of each script of the hot path, in its order
 }
 
 func keysOf(prefix, name string, p int) partitionKeys {
-	k := partitionKeys{base: prefix + ":{" + name + "." + strconv.Itoa(p) + "}:", args: map[string]any{}}
-	for _, what := range scriptKeys {
-		k.args[what] = k.key(what)
+	k := partitionKeys{base: prefix + ":{" + name + "." + strconv.Itoa(p) + "}:", args: make(map[string]any, 20)}
+	k.of = make(map[*script][]any, len(hotScripts))
+	for _, s := range hotScripts {
+		for _, what := range s.keys {
+			if k.args[what] == nil {
+				k.args[what] = k.key(what)
+			}
+			k.of[s] = append(k.of[s], k.args[what])
+		}
 	}
 	return k
 }
 
-// scriptKeys are the keys that scripts of the hot path name.
-var scriptKeys = slices.Concat(scriptEnqueue.keys, scriptBegin.keys, scriptStart.keys, scriptRenew.keys, scriptComplete.keys, scriptRetry.keys)
+// hotScripts are those that run for every task.
+var hotScripts = []*script{scriptEnqueue, scriptBegin, scriptStart, scriptRenew, scriptComplete, scriptRetry}
+
+// appendKeys adds the keys of a script to its arguments.
+func (k partitionKeys) appendKeys(args []any, s *script) []any {
+	if keys, ok := k.of[s]; ok {
+		return append(args, keys...)
+	}
+	for _, what := range s.keys {
+		args = append(args, k.arg(what))
+	}
+	return args
+}
 
 // arg is a key as an argument.
 func (k partitionKeys) arg(what string) any {

@@ -76,6 +76,7 @@ type Queue struct {
 	disk    atomic.Bool // the server has WAITAOF, as it said
 	parts   []partitionKeys
 	classes []time.Duration // different lease lengths, the default first
+	window  any             // Config.Retention in milliseconds, as an argument
 
 	strangers atomic.Int32 // for how many calls of Begin digests are still sent at once
 }
@@ -89,6 +90,7 @@ func New(cfg Config) (*Queue, error) {
 	}
 	q := &Queue{cfg: cfg, rdb: cfg.Client, read: cfg.ReadClient, classes: leaseClasses(cfg)}
 	q.repeats = clientRepeats(cfg.Client)
+	q.window = cfg.Retention.Milliseconds()
 	for p := range cfg.Partitions {
 		q.parts = append(q.parts, keysOf(cfg.Prefix, cfg.Name, p))
 	}
@@ -154,10 +156,21 @@ const (
 // as crypto/rand itself does: without it no lease can be told from another.
 func (q *Queue) NewToken() Token {
 	var b [tokenRandom * 6 / 8]byte
-	if _, err := io.ReadFull(q.cfg.Rand, b[:]); err != nil {
+	if q.cfg.Rand == crand.Reader {
+		crand.Read(b[:]) // never fails; and b needs no memory of its own
+	} else {
+		b = entropy(q.cfg.Rand)
+	}
+	text := [tokenRandom + 2]byte{tokenRandom: 'A', tokenRandom + 1: 'A'}
+	base64.RawURLEncoding.Encode(text[:tokenRandom], b[:])
+	return Token(text[:])
+}
+
+func entropy(r io.Reader) (b [tokenRandom * 6 / 8]byte) {
+	if _, err := io.ReadFull(r, b[:]); err != nil {
 		panic(fmt.Sprintf("claimq: no entropy for an owner token: %v", err))
 	}
-	return Token(base64.RawURLEncoding.EncodeToString(b[:]) + "AA")
+	return b
 }
 
 func (c Config) withDefaults() Config {

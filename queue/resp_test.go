@@ -143,7 +143,7 @@ func TestArena(t *testing.T) {
 		if n := cap(a.data); n > arenaChunk {
 			t.Fatalf("a piece of %d bytes", n)
 		}
-		if a.text != nil && a.text.Cap() > arenaChunk+arenaChunk/4 {
+		if a.text.Cap() > arenaChunk+arenaChunk/4 {
 			t.Fatalf("a piece of text of %d bytes", a.text.Cap())
 		}
 	}

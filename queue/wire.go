@@ -31,8 +31,17 @@ const (
 	maxNamed = 64
 )
 
-// fields is how many strings appendFields adds at most.
-func (t *Task) fields() int { return 6 + 2*len(t.Headers) + 4 }
+// fields is how many strings appendFields adds.
+func (t *Task) fields() int {
+	n := 6 + 2*len(t.Headers)
+	if t.ContentType != "" {
+		n += 2
+	}
+	if !t.Deadline.IsZero() {
+		n += 2
+	}
+	return n
+}
 
 // appendFields adds the entry fields of a task that was checked. The payload
 // gets memory of payloads.
