@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -16,22 +17,24 @@ import (
 type batch struct {
 	tasks    []queue.Task
 	receipts []queue.Receipt
+	doubtful map[int]bool // tasks of which an earlier send may have been applied
 }
 
-// prepare copies the tasks and gives each its ID, once, before the first send.
+// prepare gives each task its ID, once, before the first send. The tasks are
+// copied if one has none.
 func (p *Producer) prepare(tasks []queue.Task) *batch {
-	b := &batch{tasks: slices.Clone(tasks), receipts: make([]queue.Receipt, len(tasks))}
+	b := &batch{tasks: tasks, receipts: make([]queue.Receipt, len(tasks))}
+	copied := false
 	for i := range b.tasks {
-		t := &b.tasks[i]
-		if t.ID == "" {
-			id, err := p.newID()
-			if err != nil {
-				b.receipts[i].Err = fmt.Errorf("%w: no entropy for a task ID: %w", queue.ErrUnavailable, err)
+		if b.tasks[i].ID == "" {
+			if !copied {
+				b.tasks, copied = slices.Clone(tasks), true
+			}
+			if b.tasks[i].ID, b.receipts[i].Err = p.newID(); b.receipts[i].Err != nil {
 				continue
 			}
-			t.ID = id
 		}
-		b.receipts[i].ID = t.ID
+		b.receipts[i].ID = b.tasks[i].ID
 	}
 	return b
 }
@@ -40,33 +43,38 @@ func (p *Producer) newID() (queue.TaskID, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id, err := uuid.NewV7FromReader(p.cfg.Entropy)
-	return queue.TaskID(id.String()), err
+	if err != nil {
+		return "", fmt.Errorf("%w: no entropy for a task ID: %w", queue.ErrUnavailable, err)
+	}
+	return queue.TaskID(id.String()), nil
 }
 
 // chunks cuts the tasks into runs that are sent together. A second task of the
 // same ID starts a new one: under the token of the first it would be taken for
 // a re-send of it and answered as added.
-func (b *batch) chunks(cfg Config) [][]int {
+func (b *batch) chunks(cfg Config, seed maphash.Seed) [][]int {
 	var all [][]int
-	var run []int
-	seen := map[queue.TaskID]bool{}
-	bytes := 0
-	for i, t := range b.tasks {
+	index := make([]int, 0, len(b.tasks)) // all runs, one after the other
+	from, bytes := 0, 0
+	var seen idSet
+	for i := range b.tasks {
+		t := &b.tasks[i]
 		if b.receipts[i].Err != nil {
 			continue
 		}
-		full := len(run) == cfg.Batch || bytes+len(t.Payload) > cfg.BatchBytes || seen[t.ID]
-		if full && len(run) > 0 {
-			all = append(all, run)
-			run, bytes = nil, 0
-			clear(seen)
+		n := len(index) - from
+		twice := seen.add(maphash.String(seed, string(t.ID))) && slices.ContainsFunc(index[from:], func(j int) bool { return b.tasks[j].ID == t.ID })
+		if n == cfg.Batch || n > 0 && bytes+len(t.Payload) > cfg.BatchBytes || twice {
+			all = append(all, index[from:])
+			from, bytes = len(index), 0
+			seen = idSet{}
+			seen.add(maphash.String(seed, string(t.ID)))
 		}
-		run = append(run, i)
+		index = append(index, i)
 		bytes += len(t.Payload)
-		seen[t.ID] = true
 	}
-	if len(run) > 0 {
-		all = append(all, run)
+	if from < len(index) {
+		all = append(all, index[from:])
 	}
 	return all
 }
@@ -89,18 +97,17 @@ func (p *Producer) enqueue(ctx context.Context, b *batch, chunks [][]int) {
 func (p *Producer) deliver(ctx context.Context, b *batch, open []int) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	return p.again(ctx, p.q.NewToken(), b, open, map[int]bool{}, 0)
+	return p.again(ctx, p.q.NewToken(), b, open, 0)
 }
 
-// again sends the open tasks, from a number of tries on. A send of those that
-// are doubtful may have been applied.
-func (p *Producer) again(ctx context.Context, token queue.Token, b *batch, open []int, doubtful map[int]bool, try int) bool {
+// again sends the open tasks, from a number of tries on.
+func (p *Producer) again(ctx context.Context, token queue.Token, b *batch, open []int, try int) bool {
 	for ; ; try++ {
 		if ctx.Err() != nil {
-			b.unsent(ctx, open, doubtful)
+			b.unsent(ctx, open)
 			return false
 		}
-		open = p.attempt(ctx, token, b, open, doubtful)
+		open = p.attempt(ctx, token, b, open)
 		if len(open) == 0 {
 			return true
 		}
@@ -111,18 +118,16 @@ func (p *Producer) again(ctx context.Context, token queue.Token, b *batch, open 
 }
 
 // attempt sends the open tasks once and returns those that are still open.
-func (p *Producer) attempt(ctx context.Context, token queue.Token, b *batch, open []int, doubtful map[int]bool) []int {
-	tasks := make([]queue.Task, len(open))
-	for n, i := range open {
-		tasks[n] = b.tasks[i]
-	}
+func (p *Producer) attempt(ctx context.Context, token queue.Token, b *batch, open []int) []int {
 	var left []int
-	for n, r := range p.send(ctx, token, tasks) {
+	for n, r := range p.send(ctx, token, b.pick(open)) {
 		i := open[n]
 		if retryable(r.Err) {
 			left = append(left, i)
-			doubtful[i] = doubtful[i] || !errors.Is(r.Err, queue.ErrUnavailable)
-			if doubtful[i] && !errors.Is(r.Err, queue.ErrIndefinite) {
+			if !errors.Is(r.Err, queue.ErrUnavailable) {
+				b.doubt(i)
+			}
+			if b.doubtful[i] && !errors.Is(r.Err, queue.ErrIndefinite) {
 				// This send changed nothing, but an earlier one may have.
 				r.Err = fmt.Errorf("%w: an earlier send: then %w", queue.ErrIndefinite, r.Err)
 			}
@@ -132,19 +137,41 @@ func (p *Producer) attempt(ctx context.Context, token queue.Token, b *batch, ope
 	return left
 }
 
+// pick returns the tasks with these indexes, without a copy where they are
+// neighbours.
+func (b *batch) pick(open []int) []queue.Task {
+	first, last := open[0], open[len(open)-1]
+	if last-first == len(open)-1 {
+		return b.tasks[first : last+1]
+	}
+	tasks := make([]queue.Task, len(open))
+	for n, i := range open {
+		tasks[n] = b.tasks[i]
+	}
+	return tasks
+}
+
+// doubt notes that a send of a task may have been applied.
+func (b *batch) doubt(i int) {
+	if b.doubtful == nil {
+		b.doubtful = map[int]bool{}
+	}
+	b.doubtful[i] = true
+}
+
 // retryable is queue.IsRetryable, and the end of a context in the middle of a
 // send, which leaves its outcome unknown.
 func retryable(err error) bool {
-	return queue.IsRetryable(err) || errors.Is(err, context.Canceled)
+	return err != nil && (queue.IsRetryable(err) || errors.Is(err, context.Canceled))
 }
 
 // unsent answers tasks for which there was no time left.
-func (b *batch) unsent(ctx context.Context, open []int, doubtful map[int]bool) {
+func (b *batch) unsent(ctx context.Context, open []int) {
 	for _, i := range open {
-		if doubtful[i] || b.receipts[i].Err != nil {
+		if b.doubtful[i] || b.receipts[i].Err != nil {
 			continue // the answer of the last send says more
 		}
-		b.receipts[i].Err = fmt.Errorf("%w: not sent: %w", queue.ErrUnavailable, context.Cause(ctx))
+		b.receipts[i].Err = noTime(ctx)
 	}
 }
 

@@ -57,6 +57,9 @@ type Error struct {
 // failure returns nil when no receipt has an error.
 func failure(receipts []queue.Receipt) error {
 	e := &Error{Summary: Summarize(receipts)}
+	if e.Summary.Added+e.Summary.Duplicate == len(receipts) {
+		return nil
+	}
 	kept := map[error]int{}
 	for _, r := range receipts {
 		if r.Err == nil {
@@ -66,9 +69,6 @@ func failure(receipts []queue.Receipt) error {
 		if kept[c]++; kept[c] <= keptPerCause {
 			e.Problems = append(e.Problems, fmt.Errorf("task %q: %w", r.ID, r.Err))
 		}
-	}
-	if len(e.Problems) == 0 {
-		return nil
 	}
 	return e
 }

@@ -109,6 +109,7 @@ func TestCallsGather(t *testing.T) {
 		g.want("a; b")
 		for range 2 {
 			g.answer <- nil
+			synctest.Wait()
 		}
 		g.want("a; b; c d e; f large")
 		g.answer <- nil

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -28,10 +29,13 @@ const (
 
 // Config is the policy. The zero value is a good default.
 type Config struct {
-	Timeout    time.Duration // for one batch, retries included; default 30 s
-	MaxRetries int           // sends after the first; default 5, negative: none
-	Batch      int           // tasks in a batch; default 100, at most queue.MaxBatch; 1: each goes alone
-	BatchBytes int           // payload bytes in a batch; a larger task goes alone; default 1 MiB
+	// Timeout is for one batch, retries included; default 30 s. A send that hangs
+	// ends in time if the client keeps to contexts (ContextTimeoutEnabled), the
+	// first of a single task only if it need not dial first.
+	Timeout    time.Duration
+	MaxRetries int // sends after the first; default 5, negative: none
+	Batch      int // tasks in a batch; default 100, at most queue.MaxBatch; 1: each goes alone
+	BatchBytes int // payload bytes in a batch; a larger task goes alone; default 1 MiB
 
 	// Durability is what each task waits for besides the server's own answer:
 	// replicas, or the disk. Default: nothing. Two producers of one queue may
@@ -67,6 +71,7 @@ func New(q *queue.Queue, cfg Config) (*Producer, error) {
 		return nil, err
 	}
 	p := &Producer{q: q, cfg: cfg, jitter: rand.New(cfg.Rand), send: q.Enqueue}
+	p.gather.seed = maphash.MakeSeed()
 	if !cfg.Durability.None() {
 		p.send = func(ctx context.Context, token queue.Token, tasks []queue.Task) []queue.Receipt {
 			return q.EnqueueDurably(ctx, token, tasks, cfg.Durability)
@@ -116,13 +121,24 @@ func (c Config) validate(q *queue.Queue) error {
 }
 
 // Enqueue adds one task. Calls that come while others are on the wire are sent
-// together, by one of them; each keeps to its own context. A duplicate is a receipt, not an error. The error is
-// the receipt's: queue.ErrIndefinite when the answers to all sends were lost
-// (call again with the receipt's ID), queue.ErrUnavailable, queue.ErrQueueFull
-// or queue.ErrInvalidTask when nothing was added.
+// together, by one of them; each keeps to its own context. A duplicate is a
+// receipt, not an error. The error is the receipt's: queue.ErrIndefinite when
+// the answers to all sends were lost (call again with the receipt's ID),
+// queue.ErrUnavailable, queue.ErrQueueFull or queue.ErrInvalidTask when nothing
+// was added.
 func (p *Producer) Enqueue(ctx context.Context, task queue.Task) (queue.Receipt, error) {
-	b := p.call(ctx, []queue.Task{task})
-	return b.receipts[0], b.receipts[0].Err
+	began := time.Now()
+	var r queue.Receipt
+	if task.ID == "" {
+		task.ID, r.Err = p.newID()
+	}
+	if r.Err == nil {
+		r = p.single(ctx, &task, began)
+	}
+	if p.cfg.Observer != nil {
+		p.tell([]queue.Task{task}, []queue.Receipt{r}, began)
+	}
+	return r, r.Err
 }
 
 // EnqueueMany adds tasks in their order, batch after batch, and answers each
@@ -131,26 +147,26 @@ func (p *Producer) Enqueue(ctx context.Context, task queue.Task) (queue.Receipt,
 // queue.ErrUnavailable. The error is nil when each task was added or a
 // duplicate, else an *Error.
 func (p *Producer) EnqueueMany(ctx context.Context, tasks []queue.Task) ([]queue.Receipt, error) {
-	b := p.call(ctx, tasks)
+	if len(tasks) == 1 {
+		r, err := p.Enqueue(ctx, tasks[0])
+		receipts := []queue.Receipt{r}
+		if err != nil {
+			err = failure(receipts)
+		}
+		return receipts, err
+	}
+	began := time.Now()
+	b := p.prepare(tasks)
+	p.enqueue(ctx, b, b.chunks(p.cfg, p.gather.seed))
+	if p.cfg.Observer != nil {
+		p.tell(b.tasks, b.receipts, began)
+	}
 	return b.receipts, failure(b.receipts)
 }
 
-// call is one call that enqueues, from its first send to its last answer.
-func (p *Producer) call(ctx context.Context, tasks []queue.Task) *batch {
-	var began time.Time
-	if p.cfg.Observer != nil {
-		began = time.Now()
-	}
-	b := p.prepare(tasks)
-	if len(tasks) == 1 && b.receipts[0].Err == nil && p.cfg.Batch > 1 {
-		p.together(ctx, b)
-	} else {
-		p.enqueue(ctx, b, b.chunks(p.cfg))
-	}
-	if p.cfg.Observer != nil {
-		p.cfg.Observer.Enqueued(Enqueued{Queue: p.q.Name(), Tasks: b.tasks, Receipts: b.receipts, Duration: time.Since(began)})
-	}
-	return b
+// tell tells the observer of one call, from its first send to its last answer.
+func (p *Producer) tell(tasks []queue.Task, receipts []queue.Receipt, began time.Time) {
+	p.cfg.Observer.Enqueued(Enqueued{Queue: p.q.Name(), Tasks: tasks, Receipts: receipts, Duration: time.Since(began)})
 }
 
 // Typed adds tasks of one kind whose payload is a T, encoded as queue.NewTask
