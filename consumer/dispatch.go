@@ -67,9 +67,11 @@ func (w *Worker) pick(now time.Time) (batch []*item, next time.Duration) {
 	return batch, next
 }
 
-// pickSolo starts a task that has to run alone once nothing else runs. It
-// holds up the worker for one lease at most: then it is handed back, to be
-// tried again here or by a worker that has less to do.
+// pickSolo starts a task that has to run alone once nothing else runs, and the
+// server has taken the outcomes of what did: if this task ends the worker, one
+// that it has not taken would be an interruption too. It holds up the worker for
+// one lease at most: then it is handed back, to be tried again here or by a
+// worker that has less to do.
 func (w *Worker) pickSolo(it *item, now time.Time) (batch []*item, next time.Duration) {
 	h := &w.hand
 	if it.soloSince.IsZero() {
@@ -82,7 +84,7 @@ func (w *Worker) pickSolo(it *item, now time.Time) (batch []*item, next time.Dur
 		w.giveBack(it, queue.Settlement{Delay: handBackDelay}, FailedNone)
 		w.dispatch.poke()
 		return nil, 0
-	case h.slots.busy > 0 || h.slots.promised > 0 || !w.mayStart() || h.slots.free() == 0:
+	case h.slots.busy > 0 || h.slots.promised > 0 || len(h.out) > 0 || !w.mayStart() || h.slots.free() == 0:
 		return nil, min(w.tick, left)
 	case now.Before(it.next):
 		return nil, min(w.tick, left, it.next.Sub(now))
