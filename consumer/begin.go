@@ -43,7 +43,7 @@ func entriesOf(entries []queue.Entry, q *queue.Queue) (own []queue.Entry) {
 func (f *fetcher) begin(i int, entries []queue.Entry, origin Source) error {
 	w, s := f.w, f.w.sources[i]
 	req := queue.BeginRequest{
-		Token: s.NewToken(), Consumer: *w.consumer.Load(), Entries: entries, Start: w.promise(len(entries)),
+		Token: s.NewToken(), Consumer: *w.consumer.Load(), Entries: entries, Start: w.promise(len(entries), origin),
 	}
 	until := time.Now().Add(s.shortest / 2)
 	for {
@@ -64,14 +64,19 @@ func (f *fetcher) begin(i int, entries []queue.Entry, origin Source) error {
 	}
 }
 
-// promise sets slots aside for a Begin.
-func (w *Worker) promise(n int) int {
+// promise sets slots aside for a Begin, and turns in them for what was fetched
+// ahead.
+func (w *Worker) promise(n int, origin Source) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.mayStart() || w.hand.solo != nil || w.hand.soloWaits() {
 		return 0
 	}
-	return w.hand.slots.promise(n)
+	ahead := 0
+	if origin == SourceNew && w.ahead() > 0 {
+		ahead = maxAhead // what was reserved was bounded then
+	}
+	return w.hand.slots.promise(n, ahead)
 }
 
 // mayStart reports whether handlers may be started. The caller holds mu.
@@ -92,35 +97,35 @@ func (w *Worker) forget(reserved, promised int) {
 // aside for it.
 func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin Source) {
 	now := time.Now()
-	routes := make([]Route, len(b.Deliveries))
-	known := make([]bool, len(b.Deliveries))
-	for i, d := range b.Deliveries { // not under the lock: a Router may be the user's
-		routes[i], known[i] = w.router.Route(d.Task.Kind)
+	items := make([]*item, len(b.Deliveries))
+	for i := range b.Deliveries {
+		it := newItem(s, &b.Deliveries[i], origin)
+		it.route, it.known = w.router.Route(it.task.Kind) // not under the lock: a Router may be the user's
+		items[i] = it
 	}
 
-	run := make([]*item, 0, promised)
 	var lost []loss
 	var taken []subject
 	w.mu.Lock()
 	h := &w.hand
 	s.told(b.ServerNow, now)
-	for i, d := range b.Deliveries {
-		it := h.add(s, d, origin)
-		it.route = routes[i]
+	for _, it := range items {
+		h.add(it)
+		h.pace.sized(len(it.task.Payload))
 		switch {
-		case !d.Lease.Trusted(now):
+		case !it.lease.Trusted(now):
 			h.drop(it)
 			lost = append(lost, it.loss(LossExpired, false))
-		case !known[i]:
-			w.giveBack(it, queue.Settlement{Unhandled: true}, FailedNoHandler)
+		case !it.known:
+			w.giveBack(it, verdict{unhandled: true, reason: FailedNoHandler})
 		case w.draining():
-			w.giveBack(it, queue.Settlement{}, FailedNone)
-		case w.settleUnstarted(it, now):
-		case d.Started:
+			w.giveBack(it, verdict{})
+		case it.recorded:
 			h.slots.beganStarted()
 			reserved, promised = reserved-1, promised-1
-			w.begins(it, now)
-			run = append(run, it)
+			it.phase, it.since = phaseReady, now
+			h.ready = append(h.ready, it)
+		case w.settleUnstarted(it, now):
 		default:
 			h.slots.beganHeld()
 			reserved--
@@ -131,18 +136,16 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 			taken = append(taken, it.subject())
 		}
 	}
-	for _, d := range b.Exhausted {
-		it := h.add(s, d, origin)
-		w.bury(it, queue.DeadInterruptions, fmt.Sprintf("its lease ended without an outcome %d times", d.Lease.Interruptions))
+	for i := range b.Exhausted {
+		it := newItem(s, &b.Exhausted[i], origin)
+		h.add(it)
+		w.bury(it, queue.DeadInterruptions, fmt.Sprintf("its lease ended without an outcome %d times", it.lease.Interruptions))
 	}
 	h.slots.unpromise(promised)
 	h.slots.unreserve(reserved)
 	w.changed()
 	w.mu.Unlock()
 
-	for _, r := range run {
-		go w.runTask(r)
-	}
 	w.reportBatch(s, b, origin)
 	w.reportTaken(s, taken, len(b.Deliveries))
 	w.reportLosses(lost)
@@ -152,14 +155,14 @@ func (w *Worker) accept(s *source, b queue.Batch, reserved, promised int, origin
 // its deadline has passed, or an earlier run of it goes on in this worker.
 // The caller holds mu.
 func (w *Worker) settleUnstarted(it *item, now time.Time) bool {
-	if clock := it.src.clock(now); !it.task.Deadline.IsZero() && clock.After(it.task.Deadline) {
+	if !it.task.Deadline.IsZero() && it.src.clock(now).After(it.task.Deadline) {
 		w.bury(it, queue.DeadDeadline, "its deadline passed before it could start")
 		return true
 	}
 	if w.hand.running[it.id()] != nil {
 		// A handler that lost its lease has not returned. Elsewhere the task
 		// may start now; here the two would run side by side.
-		w.giveBack(it, queue.Settlement{Delay: handBackDelay}, FailedNone)
+		w.giveBack(it, verdict{delay: handBackDelay})
 		return true
 	}
 	return false

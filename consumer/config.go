@@ -24,11 +24,12 @@ const (
 	DefaultUnhealthyAfter    = 30 * time.Second
 	DefaultRetryBase         = time.Second
 	DefaultRetryMax          = 15 * time.Minute
-	DefaultMaxUnsettled      = 256
+	DefaultMaxUnsettled      = 1024
 
 	MinBlock       = 10 * time.Millisecond
 	MaxBlock       = 30 * time.Second
 	MaxConcurrency = 10_000 // also the largest Prefetch
+	NoPrefetch     = -1     // see Config.Prefetch
 	MaxQueues      = 256
 	MaxWeight      = 1000
 )
@@ -49,9 +50,13 @@ type Config struct {
 
 	Concurrency int // handlers that may run at once; default 16
 	// Prefetch is how many tasks more than it has free slots the worker may
-	// hold leased but not started; default 0. It hides the round trip
-	// between two short tasks and takes work from idle workers, so keep it
-	// small.
+	// have in hand. 0, the default, adapts: while handlers are so quick that
+	// each task has its turn within some 5 ms, up to 256 tasks and 8 MiB of
+	// payloads; else none. They are on record as started when they come, so a
+	// worker that dies then counts an interruption for them. From 1 to
+	// MaxConcurrency: so many always, leased and not started; one that waited
+	// costs a call more, and a worker that dies then costs it nothing. Both
+	// take work from idle workers. NoPrefetch: none.
 	Prefetch int
 
 	Weight int        // share of the queue given to New; default 1
@@ -87,7 +92,7 @@ type Config struct {
 	RetryMax  time.Duration
 
 	// MaxUnsettled bounds the outcomes kept in memory while the server is
-	// away; with so many nothing is fetched or started. Default: 256 or
+	// away; with so many nothing is fetched or started. Default: 1,024 or
 	// 2 × Concurrency, whichever is more.
 	MaxUnsettled int
 
@@ -167,7 +172,7 @@ func (c Config) validate(first *queue.Queue) error {
 		}
 	}
 	bad(c.Concurrency >= 1 && c.Concurrency <= MaxConcurrency, "Concurrency", "use 1 to %d, got %d", MaxConcurrency, c.Concurrency)
-	bad(c.Prefetch >= 0 && c.Prefetch <= MaxConcurrency, "Prefetch", "use 0 to %d, got %d", MaxConcurrency, c.Prefetch)
+	bad(c.Prefetch >= NoPrefetch && c.Prefetch <= MaxConcurrency, "Prefetch", "use %d (none), 0 (adapts) or 1 to %d, got %d", NoPrefetch, MaxConcurrency, c.Prefetch)
 	bad(validPrefix(c.Consumer), "Consumer", "use 1 to 64 letters, digits, '.', '_' or '-', got %q", c.Consumer)
 	bad(c.Block >= MinBlock && c.Block <= MaxBlock, "Block", "use %v to %v, got %v", MinBlock, MaxBlock, c.Block)
 	bad(c.HousekeepingEvery >= 50*time.Millisecond && c.HousekeepingEvery <= 10*time.Second, "HousekeepingEvery", "use 50ms to 10s, got %v", c.HousekeepingEvery)

@@ -90,7 +90,7 @@ func BenchmarkDrain(b *testing.B) {
 // Allocations for each task that does nothing, from the read to the settled
 // outcome, all that the client and the worker's loops do included.
 func TestAllocationsOfADrain(t *testing.T) {
-	const n, limit = 6400, 10
+	const n, limit = 6400, 4
 	q := costQueue(t)
 	fill(t, q, 0, 640)
 	drainAll(t, q, 64, 640) // connections are made and scripts are known

@@ -31,6 +31,7 @@ func (w *Worker) pick(now time.Time) (batch []*item, next time.Duration) {
 	defer w.mu.Unlock()
 	h := &w.hand
 	next = w.tick
+	w.handBackReady(now)
 	if len(h.held) == 0 {
 		w.dispatch.idle()
 		return nil, next
@@ -74,17 +75,17 @@ func (w *Worker) pick(now time.Time) (batch []*item, next time.Duration) {
 // worker that has less to do.
 func (w *Worker) pickSolo(it *item, now time.Time) (batch []*item, next time.Duration) {
 	h := &w.hand
-	if it.soloSince.IsZero() {
-		it.soloSince = now
+	if it.since.IsZero() {
+		it.since = now
 	}
-	left := it.soloSince.Add(it.lease.Grant.Length).Sub(now)
+	left := it.since.Add(it.lease.Grant.Length).Sub(now)
 	switch {
 	case left <= 0:
 		h.unhold(it)
-		w.giveBack(it, queue.Settlement{Delay: handBackDelay}, FailedNone)
+		w.giveBack(it, verdict{delay: handBackDelay})
 		w.dispatch.poke()
 		return nil, 0
-	case h.slots.busy > 0 || h.slots.promised > 0 || len(h.out) > 0 || !w.mayStart() || h.slots.free() == 0:
+	case h.slots.busy > 0 || h.slots.ready > 0 || h.slots.promised > 0 || len(h.out) > 0 || !w.mayStart() || h.slots.free() == 0:
 		return nil, min(w.tick, left)
 	case now.Before(it.next):
 		return nil, min(w.tick, left, it.next.Sub(now))
@@ -109,8 +110,26 @@ func (w *Worker) handBackHeld(but *item) {
 	for _, it := range slices.Clone(w.hand.held) {
 		if it != but {
 			w.hand.unhold(it)
-			w.giveBack(it, queue.Settlement{}, FailedNone)
+			w.giveBack(it, verdict{})
 		}
+	}
+}
+
+// handBackReady releases the tasks that have waited too long for their turn:
+// handlers are not as quick any more as when they were fetched. When the worker
+// drains no turn comes, and all go. The caller holds mu.
+func (w *Worker) handBackReady(now time.Time) {
+	h := &w.hand
+	for len(h.ready) > 0 {
+		it := h.ready[0] // the one that waits longest
+		if !w.draining() {
+			if now.Sub(it.since) < w.patience {
+				return
+			}
+			h.pace.stalled()
+		}
+		h.unready(it)
+		w.giveBack(it, verdict{})
 	}
 }
 
@@ -154,9 +173,9 @@ func (w *Worker) start(batch []*item) {
 			again = append(again, it)
 		case w.draining():
 			h.slots.end(false)
-			w.giveBack(it, queue.Settlement{}, FailedNone)
+			w.giveBack(it, verdict{})
 		default:
-			it.tries = 0
+			it.tries, it.recorded = 0, true
 			w.begins(it, now)
 			run = append(run, it)
 		}
@@ -168,7 +187,7 @@ func (w *Worker) start(batch []*item) {
 	w.changed()
 	w.mu.Unlock()
 	for _, r := range run {
-		go w.runTask(r)
+		go w.runItems(r)
 	}
 	w.reportLosses(lost)
 	if failure != nil {

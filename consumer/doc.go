@@ -31,7 +31,8 @@
 //	fetch         reads, begins, asks for turns and reclaims; one for all
 //	              queues, since it alone decides how much is asked for. Ends
 //	              first: when the worker drains, after the read in progress.
-//	dispatch      moves held tasks to free slots; hands them back at drain.
+//	dispatch      moves held tasks to free slots; hands them back at drain, and
+//	              those that were fetched ahead and waited too long.
 //	housekeeping  promotes scheduled tasks and tidies up, as the turns say, and
 //	              once a minute adds how long handlers took.
 //	watch         sees leases whose trust has run out, and handlers that have
@@ -39,10 +40,14 @@
 //	              nothing can hold it up.
 //	renew         renews leases, and parts stuck tasks from their neighbours.
 //	settle        offers outcomes to the server until it takes them.
-//	one for each  started by fetch or dispatch; ends when the handler returns.
-//	handler       Only these can outlive Run, and *AbandonedError names them.
+//	handlers      as many as run at the moment. Each runs one handler, then the
+//	              next task whose turn it is, and ends when there is none. Only
+//	              these can outlive Run, and *AbandonedError names the tasks.
 //	one for each  started when a handler's context ends; closes a context
 //	derived one   that the handler derived from it and left open.
+//
+// So a handler finds a goroutine that has run others: what it sets on the
+// goroutine and leaves (labels, a locked thread) the next one finds.
 //
 // Besides, Run's own goroutine waits for the end of its context and then for
 // the drain, and adds the last handler times, which takes half a second at
@@ -66,6 +71,24 @@
 // renewed. Its task starts elsewhere when the lease has ended, never in the
 // same worker beside it, and its late return is dropped.
 //
+// # Tasks fetched ahead
+//
+// Where handlers take less time than a round trip, slots would be empty most of
+// the time. So while they do (by what one run in a hundred exceeds, over the last
+// hundred runs or so), new tasks are fetched ahead of the slots, so many that each
+// should have its turn within 5 ms: 256 tasks and 8 MiB of payloads at most. They
+// are on record as started when they come, since a call of its own to start each of
+// them would cost more than it saves. Everything else counts from the turn:
+// the handler's time and timeout, a deadline, the trust in the lease. A task
+// that waits longer than a twentieth of the shortest lease (a second at most), or
+// when the worker drains, is handed back; one whose lease is lost is dropped.
+//
+// What it costs: a worker that dies counts an interruption also for the tasks that
+// waited for their turn. A task that was interrupted before is not fetched ahead
+// when it is taken over, and nothing is fetched ahead beside it; so waiting costs a
+// task one interruption, and from the second on it runs alone. A queue whose
+// MaxInterruptions is less than 3 gets nothing ahead. See Config.Prefetch.
+//
 // # Drain
 //
 // When Run's context ends the worker, in this order: fetches nothing more (a
@@ -86,8 +109,9 @@
 //
 // # Bounds
 //
-// Fetched and not ended: Concurrency + Prefetch tasks. Outcomes not taken by
-// the server: MaxUnsettled and what is in slots then. Stuck handlers that gave
+// Fetched and not ended: Concurrency + Prefetch tasks, or 256 more than there are
+// slots where Prefetch adapts. Outcomes not taken by
+// the server: MaxUnsettled and what is in hand then. Stuck handlers that gave
 // up their slot: MaxStuck. Log lines about a server that is away: one each
 // second for each loop.
 package consumer

@@ -1,6 +1,9 @@
 package consumer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // beginDrain makes the worker fetch and start nothing more and hand back what
 // it holds.
@@ -60,7 +63,7 @@ func (w *Worker) abandoned() error {
 	for _, it := range w.hand.out {
 		e.Unsettled = append(e.Unsettled, it.lease.TaskID)
 	}
-	for _, it := range w.hand.held {
+	for _, it := range slices.Concat(w.hand.ready, w.hand.held) {
 		e.Unsettled = append(e.Unsettled, it.lease.TaskID)
 	}
 	if len(e.Running)+len(e.Unsettled) == 0 {

@@ -29,7 +29,7 @@ func (w *Worker) InHand() (n, limit int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &w.hand.slots
-	return s.inHand(), s.concurrency + s.prefetch
+	return s.inHand(), s.concurrency + s.prefetch + maxAhead
 }
 
 // Seize takes the worker's lock, as a loop that hangs in the middle would.

@@ -77,14 +77,16 @@ func (f *fetcher) round() error {
 	if err := f.adopt(); err != nil {
 		return err
 	}
-	// Handlers that have just been started run first: those that take no time
-	// give their slots back, and one read fills them all in place of several
-	// that fill a few. It costs a lone task nothing.
-	runtime.Gosched()
+	if !w.waitingForTurns() {
+		// Handlers that have just been started run first: those that take no
+		// time give their slots back, and one read fills them all in place of
+		// several that fill a few. It costs a lone task nothing.
+		runtime.Gosched()
+	}
 	active := f.active(time.Now())
 	got := 0
 	if len(active) > 0 {
-		got = w.reserve(queue.MaxBatch)
+		got = w.reserve(queue.MaxBatch, true)
 	}
 	if got == 0 {
 		f.l.wait(f.untilNext())
@@ -178,6 +180,16 @@ func (f *fetcher) untilNext() time.Duration {
 	return max(time.Until(next), time.Millisecond)
 }
 
+// owes notes whether ended leases may wait for a slot: while they do nothing is
+// fetched ahead, or no slot would ever be free for them.
+func (f *fetcher) owes(slot bool) {
+	f.owed = slot
+	w := f.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hand.owing = slot || len(f.orphans) > 0
+}
+
 // askInterval is how long to wait between two asks: the larger the fleet, the
 // rarer, because somebody else asks in between.
 func (f *fetcher) askInterval() time.Duration {
@@ -196,7 +208,7 @@ func (f *fetcher) ask() error {
 	w := f.w
 	f.nextAsk = time.Now().Add(f.askInterval())
 	slots := w.wants()
-	f.owed = !slots
+	f.owes(!slots)
 	live := 1
 	for _, i := range f.active(time.Now()) {
 		s := w.sources[i]
@@ -232,6 +244,7 @@ func (f *fetcher) ask() error {
 func (f *fetcher) adopt() error {
 	left := f.orphans
 	f.orphans = nil
+	defer f.owes(f.owed)
 	for n, o := range left {
 		if !f.w.wants() {
 			f.orphans = append(f.orphans, left[n:]...)
@@ -251,7 +264,7 @@ const maxReclaimCalls = 16
 func (f *fetcher) reclaim(i, partition int) error {
 	w, s := f.w, f.w.sources[i]
 	for range maxReclaimCalls {
-		n := w.reserve(queue.MaxBatch)
+		n := w.reserve(queue.MaxBatch, false)
 		if n == 0 {
 			if o := (orphanage{i, partition}); !slices.Contains(f.orphans, o) {
 				f.orphans = append(f.orphans, o)
@@ -304,12 +317,20 @@ func (w *Worker) tokensInHand(s *source, partition int) []queue.Token {
 // still runs, or its outcome waits for the server, and as nobody took the task
 // it may still settle. Starting it again here would run it twice.
 func (w *Worker) notInHand(s *source, entries []queue.Entry) []queue.Entry {
+	if len(entries) == 0 {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(entries, func(e queue.Entry) bool {
-		it := w.hand.entries[entryKey{s, e.Partition, e.ID}]
-		return it != nil && !it.stuck
-	})
+	inHand := make(map[entryKey]bool)
+	for _, g := range w.hand.grants {
+		for _, it := range g.items {
+			if it.src == s && !it.stuck {
+				inHand[it.entry()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(entries, func(e queue.Entry) bool { return inHand[entryKey{e.Partition, e.ID}] })
 }
 
 // renameAfter takes a new consumer name when the call that failed may have
@@ -326,43 +347,4 @@ func (f *fetcher) rename() {
 	f.renamed++
 	name := fmt.Sprintf("%s-%d", f.w.baseName, f.renamed)
 	f.w.consumer.Store(&name)
-}
-
-// reserve keeps places for up to n entries, none while nothing may be fetched.
-func (w *Worker) reserve(n int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.mayFetch() {
-		return 0
-	}
-	n = w.hand.slots.reserve(n)
-	w.counts.store(&w.hand)
-	return n
-}
-
-func (w *Worker) unreserve(n int) {
-	if n == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hand.slots.unreserve(n)
-	w.changed()
-}
-
-// wants reports whether the worker has room for more.
-func (w *Worker) wants() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mayFetch() && w.hand.slots.want() > 0
-}
-
-// mayFetch reports whether anything may be fetched at all. The caller holds
-// mu.
-func (w *Worker) mayFetch() bool {
-	h := &w.hand
-	return !w.draining() &&
-		h.unsettled() < w.cfg.MaxUnsettled &&
-		h.slots.over() == 0 &&
-		h.solo == nil && !h.soloWaits() // its neighbours would only wait
 }

@@ -13,6 +13,7 @@ type phase uint8
 
 const (
 	phaseHeld     phase = iota // leased, not started
+	phaseReady                 // on record as started, waits for its turn in a slot
 	phaseStarting              // in a slot, its start is being put on record
 	phaseRunning               // its handler runs
 	phaseSettling              // its outcome waits for the server or is on the wire
@@ -30,32 +31,35 @@ type item struct {
 	route  Route
 
 	grant   *grant
+	at      int       // its place in grant.items
 	trusted time.Time // until when its grant was, once it has left that
 	phase   phase
+
+	known     bool // this worker has a handler for it
+	recorded  bool // on record as started
+	timedOut  bool
+	stuck     bool
+	lost      bool // the lease may not be relied on any more
+	confirmed bool // the server said so
+	ran       bool // its handler was started
 
 	next  time.Time // earliest next call for it, after one that failed
 	tries int       // calls that failed in a row
 
-	soloSince time.Time // since when it waits to run alone
-
-	ctx       *taskContext  // of its handler
+	since     time.Time     // since when it waits for its turn, or to run alone
+	ctx       taskContext   // of its handler
 	wait      time.Duration // how long it could have started before it did; negative: not known
 	startedAt time.Time
-	timedOut  bool
 	stuckAt   time.Time // when it counts as stuck if it still runs
-	stuck     bool
-	lost      bool // the lease may not be relied on any more
-	confirmed bool // the server said so
+	took      time.Duration
 
-	verb   verb
-	settle queue.Settlement
-	end    Ended
+	verdict verdict
 }
 
 func (it *item) id() taskKey { return taskKey{it.src, it.lease.TaskID} }
 
 func (it *item) entry() entryKey {
-	return entryKey{it.src, it.lease.Grant.Partition, it.lease.EntryID}
+	return entryKey{it.lease.Grant.Partition, it.lease.EntryID}
 }
 
 // solo reports whether the task has to run alone in its worker: it may be what
@@ -71,40 +75,25 @@ type taskKey struct {
 	id  queue.TaskID
 }
 
+// entryKey names an entry of a queue.
 type entryKey struct {
-	src       *source
 	partition int
 	id        queue.EntryID
 }
 
-// grant is what the leases in hand of one queue.Grant have in common.
-type grant struct {
-	src     *source
-	g       queue.Grant
-	since   time.Time // when it was asked for
-	trusted time.Time // may be relied on until then
-	items   []*item   // in hand, in the order they came
-	due     time.Time // next renewal
-	ended   bool      // lost or lapsed: not renewed any more
-	parted  bool      // holds stuck tasks only: not renewed any more
-	split   *split    // stuck tasks being moved out of it
-	dropped bool      // a task of it left this worker unsettled: the server must not forget it yet
-}
-
-// sent is when it was last asked for.
-func (g *grant) sent() time.Time { return g.trusted.Add(queue.Margin(g.g.Length) - g.g.Length) }
-
-func (g *grant) scheduleRenewal() { g.due = g.sent().Add(g.g.Length / 3) }
-
 // hand is everything a worker has in hand. Guarded by Worker.mu.
 type hand struct {
-	slots   slots
-	held    []*item // first come, first started
-	grants  []*grant
-	running map[taskKey]*item  // handlers that have not returned
-	entries map[entryKey]*item // everything in hand, by entry
-	out     []*item            // outcomes the server has not taken yet, oldest first
-	solo    *item              // runs alone now
+	slots    slots
+	pace     pace
+	held     []*item // first come, first started
+	ready    []*item // likewise
+	coming   bool    // a goroutine for the first of them was started and has not taken it
+	suspects int     // in hand, interrupted before
+	owing    bool    // ended leases wait for a slot: nothing is fetched ahead
+	grants   []*grant
+	running  map[taskKey]*item // handlers that have not returned
+	out      []*item           // outcomes the server has not taken yet, oldest first
+	solo     *item             // runs alone now
 }
 
 // unsettled is the number of outcomes kept.
@@ -113,7 +102,7 @@ func (h *hand) unsettled() int { return len(h.out) }
 // idle reports whether nothing is in hand but stuck handlers.
 func (h *hand) idle() bool {
 	s := &h.slots
-	return s.reserved == 0 && s.held == 0 && s.busy == 0 && len(h.out) == 0
+	return s.reserved == 0 && s.held == 0 && s.ready == 0 && s.busy == 0 && len(h.out) == 0 && !h.coming
 }
 
 // soloWaits reports whether a task in hand waits for its turn to run alone.
@@ -131,7 +120,7 @@ func (h *hand) oldest() (time.Time, bool) {
 }
 
 // grantOf returns the grant of a lease, new if need be.
-func (h *hand) grantOf(src *source, l queue.Lease) *grant {
+func (h *hand) grantOf(src *source, l *queue.Lease) *grant {
 	for i := len(h.grants) - 1; i >= 0; i-- { // it is most likely the newest
 		if g := h.grants[i]; g.src == src && g.g == l.Grant {
 			return g
@@ -144,21 +133,29 @@ func (h *hand) grantOf(src *source, l queue.Lease) *grant {
 	return g
 }
 
-// add takes a delivery in hand. Its phase is the caller's to set.
-func (h *hand) add(src *source, d queue.Delivery, origin Source) *item {
-	it := &item{src: src, task: d.Task, lease: d.Lease, origin: origin, trace: d.Task.Headers["traceparent"]}
-	it.grant = h.grantOf(src, d.Lease)
-	it.grant.items = append(it.grant.items, it)
-	h.entries[it.entry()] = it
+// newItem makes an item of a delivery.
+func newItem(src *source, d *queue.Delivery, origin Source) *item {
+	it := &item{src: src, task: d.Task, lease: d.Lease, origin: origin, recorded: d.Started}
+	if len(it.task.Headers) > 0 {
+		it.trace = it.task.Headers["traceparent"]
+	}
 	return it
+}
+
+// add takes an item in hand. Its phase is the caller's to set.
+func (h *hand) add(it *item) {
+	h.grantOf(it.src, &it.lease).add(it)
+	if it.lease.Interruptions > 0 {
+		h.suspects++
+	}
 }
 
 // remove lets go of an item that is not held, in a slot or among the outcomes
 // any more.
 func (h *hand) remove(it *item) {
 	it.phase = phaseGone
-	if h.entries[it.entry()] == it {
-		delete(h.entries, it.entry())
+	if it.lease.Interruptions > 0 {
+		h.suspects--
 	}
 	h.leaveGrant(it)
 }
@@ -168,8 +165,8 @@ func (h *hand) leaveGrant(it *item) {
 	if g == nil {
 		return
 	}
+	g.remove(it)
 	it.grant, it.trusted = nil, g.trusted
-	g.items = deleteOne(g.items, it)
 	if len(g.items) == 0 {
 		h.grants = deleteOne(h.grants, g)
 	}
@@ -190,6 +187,24 @@ func (h *hand) unhold(it *item) {
 	h.slots.dropHeld()
 }
 
+// unready takes an item out of those that wait for their turn.
+func (h *hand) unready(it *item) {
+	if h.ready[0] == it {
+		h.popReady()
+	} else {
+		h.ready = deleteOne(h.ready, it)
+	}
+	h.slots.dropReady()
+}
+
+// popReady takes the first of them out.
+func (h *hand) popReady() {
+	h.ready[0] = nil
+	if h.ready = h.ready[1:]; len(h.ready) == 0 {
+		h.ready = nil
+	}
+}
+
 // regrant moves a stuck item to a grant of its own, which is not renewed. The
 // item keeps the lease it had: what it returns is not settled any more.
 func (h *hand) regrant(it *item, own queue.Grant) {
@@ -198,8 +213,8 @@ func (h *hand) regrant(it *item, own queue.Grant) {
 		return
 	}
 	h.leaveGrant(it)
-	g := &grant{src: it.src, g: own, since: old.since, trusted: old.trusted, parted: true, items: []*item{it}}
-	it.grant = g
+	g := &grant{src: it.src, g: own, since: old.since, trusted: old.trusted, parted: true}
+	g.add(it)
 	h.grants = append(h.grants, g)
 }
 

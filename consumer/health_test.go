@@ -88,7 +88,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 	mux.Use(nil)
 	far := redistest.Shared(t).Client(func(o *redis.Options) { o.DB = 0 })
 	_, err := consumer.New(q, consumer.Config{
-		Handler: &mux, Concurrency: -1, Prefetch: -1, Consumer: "no spaces", Block: 500 * time.Microsecond,
+		Handler: &mux, Concurrency: -1, Prefetch: -2, Consumer: "no spaces", Block: 500 * time.Microsecond,
 		UnhealthyAfter: time.Nanosecond, RetryBase: time.Hour, RetryMax: time.Second, Weight: -1, Timeout: -1,
 		More: []consumer.Weighted{{}, {Queue: q}, {Queue: again(t, q, func(c *queue.Config) { c.Name, c.Client = "o", far }), Weight: -1}},
 	})

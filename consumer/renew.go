@@ -153,8 +153,8 @@ func (w *Worker) renewed(s *source, grants []*grant, answers []queue.Renewal, to
 	}
 }
 
-// lose notes that the lease of an item may not be relied on any more. A held
-// task is dropped; a running handler's context ends; an outcome on its way is
+// lose notes that the lease of an item may not be relied on any more. A task
+// whose handler has not begun is dropped; a running handler's context ends; an outcome on its way is
 // left to the server's judgement. The caller holds mu.
 func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []loss {
 	it.confirmed = it.confirmed || how != LossExpired
@@ -164,6 +164,10 @@ func (w *Worker) lose(losses []loss, it *item, how LeaseLoss, now time.Time) []l
 	switch it.phase {
 	case phaseHeld:
 		w.hand.unhold(it)
+		w.hand.drop(it)
+		losses = append(losses, it.loss(how, false))
+	case phaseReady:
+		w.hand.unready(it)
 		w.hand.drop(it)
 		losses = append(losses, it.loss(how, false))
 	case phaseRunning:

@@ -10,26 +10,40 @@ import (
 
 // giveBack hands a task that did not run back to the queue. The caller holds
 // mu and has taken the item out of the held ones and out of its slot.
-func (w *Worker) giveBack(it *item, s queue.Settlement, reason FailureReason) {
-	it.end = it.endOf(reason)
-	w.queueOutcome(it, verbRelease, s)
+func (w *Worker) giveBack(it *item, v verdict) {
+	v.verb = verbRelease
+	w.queueOutcome(it, v)
 }
 
 // bury makes a task that did not run a dead letter. The same holds.
 func (w *Worker) bury(it *item, why queue.DeadReason, text string) {
-	it.end = it.endOf(FailedNone)
-	w.queueOutcome(it, verbDeadLetter, queue.Settlement{Reason: why, Error: text})
+	w.queueOutcome(it, verdict{verb: verbDeadLetter, dead: why, text: text})
 }
 
 // queueOutcome passes an outcome to the settle loop. The caller holds mu.
-func (w *Worker) queueOutcome(it *item, v verb, s queue.Settlement) {
+func (w *Worker) queueOutcome(it *item, v verdict) {
+	v.err = nil // the user's; its text is enough
 	it.phase = phaseSettling
-	it.verb = v
-	it.settle = s
+	it.verdict = v
 	it.tries, it.next = 0, time.Time{}
 	it.task.Payload, it.task.Headers = nil, nil // an outcome may be kept for long
 	w.hand.out = append(w.hand.out, it)
 	w.settle.poke()
+}
+
+// settling is room for one call of the settle loop, used again for the next.
+// Only that loop's goroutine uses it.
+type settling struct {
+	batch       []*item
+	settlements []queue.Settlement
+	ends        []departure
+}
+
+// clear lets go of what the last call was about.
+func (s *settling) clear() {
+	clear(s.batch)
+	clear(s.settlements)
+	clear(s.ends)
 }
 
 // settleLoop offers outcomes to the server until it takes them. One call is
@@ -40,15 +54,16 @@ func (w *Worker) settleLoop() {
 	l := w.settle
 	for {
 		l.beat()
-		batch, next := w.nextOutcomes(time.Now())
+		batch, settlements, next := w.nextOutcomes(time.Now())
 		if len(batch) == 0 {
 			if !l.wait(next) {
 				return
 			}
 			continue
 		}
-		answers := w.offer(batch)
+		answers := w.offer(batch[0], settlements)
 		w.settled(batch, answers)
+		w.settling.clear()
 		if w.stopping() {
 			return
 		}
@@ -68,15 +83,16 @@ func (w *Worker) offerAgain() {
 
 // nextOutcomes takes the outcomes for the next call: of one queue and one
 // verb, the oldest first.
-func (w *Worker) nextOutcomes(now time.Time) (batch []*item, next time.Duration) {
+func (w *Worker) nextOutcomes(now time.Time) (batch []*item, settlements []queue.Settlement, next time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next = w.tick
 	if len(w.hand.out) == 0 {
 		w.settle.idle()
+		return nil, nil, next
 	}
 	var lead *item
-	batch = make([]*item, 0, min(len(w.hand.out), queue.MaxBatch))
+	batch, settlements = w.settling.batch[:0], w.settling.settlements[:0]
 	for _, it := range w.hand.out {
 		switch {
 		case now.Before(it.next):
@@ -84,34 +100,29 @@ func (w *Worker) nextOutcomes(now time.Time) (batch []*item, next time.Duration)
 		case lead == nil:
 			lead = it
 			batch = append(batch, it)
-		case it.src == lead.src && it.verb == lead.verb && len(batch) < queue.MaxBatch:
+		case it.src == lead.src && it.verdict.verb == lead.verdict.verb && len(batch) < queue.MaxBatch:
 			batch = append(batch, it)
 		}
 	}
 	// A grant whose last leases are in this batch may be forgotten. Only its
 	// last settlement says so: what the server does first is safe either way.
-	left := make(map[*grant]int)
 	for _, it := range batch {
-		it.settle.Lease = it.lease
-		if _, ok := left[it.grant]; !ok {
-			left[it.grant] = len(it.grant.items)
-		}
-		left[it.grant]--
-		it.settle.EndsGrant = left[it.grant] == 0 && !it.grant.dropped
+		it.grant.leaving = 0
 	}
-	return batch, next
+	for _, it := range batch {
+		it.grant.leaving++
+		ends := it.grant.leaving == len(it.grant.items) && !it.grant.dropped
+		settlements = append(settlements, it.verdict.settlement(it.lease, ends))
+	}
+	w.settling.batch, w.settling.settlements = batch, settlements
+	return batch, settlements, next
 }
 
-// offer makes the call for a batch.
-func (w *Worker) offer(batch []*item) []queue.Settled {
-	lead := batch[0]
-	settlements := make([]queue.Settlement, len(batch))
-	for i, it := range batch {
-		settlements[i] = it.settle
-	}
+// offer makes the call for a batch that lead is the first of.
+func (w *Worker) offer(lead *item, settlements []queue.Settlement) []queue.Settled {
 	ctx, cancel := w.call()
 	defer cancel()
-	switch lead.verb {
+	switch lead.verdict.verb {
 	case verbComplete:
 		return lead.src.Complete(ctx, settlements)
 	case verbRetry:
@@ -127,12 +138,11 @@ func (w *Worker) offer(batch []*item) []queue.Settled {
 // again, the same settlement as before, so that the server recognises it.
 func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	now := time.Now()
-	ends := make([]departure, 0, len(batch))
+	ends := w.settling.ends[:0]
 	var gone []queue.Copy
 	var failure error
 	failed := 0
 	var wait time.Duration
-	done := make(map[*item]bool, len(batch))
 	w.mu.Lock()
 	h := &w.hand
 	for i, it := range batch {
@@ -156,22 +166,17 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 			it.next = now.Add(wait)
 			continue
 		}
-		it.end.Outcome = a.Outcome
-		if a.Outcome == queue.DeadLettered {
-			it.end.DeadReason = it.deadReason()
-		}
-		d := departure{end: w.ended(it, now), text: it.settle.Error}
+		d := departure{end: w.ended(it, a.Outcome, now), text: it.verdict.text}
 		if a.Outcome == queue.Lost || a.Outcome == queue.DeadLettered {
 			about := it.subject()
 			d.about = &about
 		}
 		ends = append(ends, d)
-		done[it] = true
 		h.remove(it)
 	}
 	kept := h.out[:0]
 	for _, it := range h.out {
-		if !done[it] {
+		if it.phase != phaseGone {
 			kept = append(kept, it)
 		}
 	}
@@ -180,9 +185,10 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 	w.changed()
 	w.mu.Unlock()
 
+	w.settling.ends = ends
 	w.reportLost(batch[0].src, gone)
-	for _, d := range ends {
-		w.reportEnd(d)
+	for i := range ends {
+		w.reportEnd(&ends[i])
 	}
 	if failure != nil {
 		w.settle.failed(failure, "queue", batch[0].src.name, "outcomes_kept", failed)
@@ -193,13 +199,13 @@ func (w *Worker) settled(batch []*item, answers []queue.Settled) {
 
 // deadReason is why the server made a dead letter of the task.
 func (it *item) deadReason() queue.DeadReason {
-	switch it.verb {
+	switch it.verdict.verb {
 	case verbRetry:
 		return queue.DeadFailures
 	case verbRelease:
 		return queue.DeadNoHandler
 	}
-	return it.settle.Reason
+	return it.verdict.dead
 }
 
 // departure is the end of a task in hand; about is set where it is logged.
@@ -209,8 +215,8 @@ type departure struct {
 	text  string // of the error
 }
 
-func (w *Worker) reportEnd(d departure) {
-	e := d.end
+func (w *Worker) reportEnd(d *departure) {
+	e := &d.end
 	switch e.Outcome {
 	case queue.Lost:
 		w.observe.Refused(Refused{Queue: e.Queue, Kind: e.Kind, TaskID: e.TaskID})
@@ -218,5 +224,5 @@ func (w *Worker) reportEnd(d departure) {
 	case queue.DeadLettered:
 		w.log.Warn("task is a dead letter", d.about.attrs("reason", e.DeadReason, "error", d.text)...)
 	}
-	w.observe.Ended(e)
+	w.observe.Ended(*e)
 }

@@ -32,7 +32,7 @@ type Status struct {
 	Consumer  string // its consumer name at present
 	Slots     int    // handlers that may run at once
 	Busy      int    // slots in use
-	Held      int    // tasks leased and not started
+	Held      int    // tasks leased whose handlers have not begun
 	Unsettled int    // outcomes that the server has not taken yet
 	Stuck     int    // handlers that go on after timeout and grace
 	// OldestLease is when the oldest of the leases that are held was taken.
@@ -60,7 +60,7 @@ type counts struct {
 
 func (c *counts) store(h *hand) {
 	c.busy.Store(int64(h.slots.busy))
-	c.held.Store(int64(h.slots.held))
+	c.held.Store(int64(h.slots.held + h.slots.ready))
 	c.unsettled.Store(int64(h.unsettled()))
 	c.stuck.Store(int64(h.slots.stuck))
 	c.over.Store(int64(h.slots.over()))

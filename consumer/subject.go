@@ -33,7 +33,7 @@ func (it *item) subject() subject {
 		trusted = it.grant.trusted
 	}
 	s.leaseEnd = trusted.Add(queue.Margin(l.Grant.Length)).Truncate(time.Millisecond)
-	if !it.startedAt.IsZero() {
+	if it.recorded {
 		s.stage = queue.StageStarted
 	}
 	return s

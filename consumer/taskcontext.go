@@ -9,7 +9,7 @@ import (
 
 // taskContext is the context of one handler run. It does what
 // context.WithCancelCause and context.WithTimeoutCause do, one in the other, in
-// one allocation in place of ten: what is seldom asked for is made when it is,
+// memory of its item in place of ten allocations: what is seldom asked for is made when it is,
 // and it has no timer, because the watch loop looks after deadlines.
 //
 // Contexts that are derived from it start no goroutine (AfterFunc), and
@@ -94,9 +94,27 @@ func (c *taskContext) AfterFunc(f func()) (stop func() bool) {
 func (c *taskContext) end(err, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return
+	if c.err == nil {
+		c.endLocked(err, cause)
 	}
+}
+
+// close ends the context after its handler has, and says what had ended it
+// before; nil: nothing.
+func (c *taskContext) close() (cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended != nil:
+		return context.Cause(c.ended)
+	case c.err != nil:
+		return c.err
+	}
+	c.endLocked(context.Canceled, nil)
+	return nil
+}
+
+func (c *taskContext) endLocked(err, cause error) {
 	c.err = err
 	if cause != nil {
 		ended, cancel := context.WithCancelCause(c.values)

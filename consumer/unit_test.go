@@ -12,21 +12,24 @@ import (
 	"github.com/claimq/claimq/queue"
 )
 
+const most = 5 // tasks ahead, in TestSlotsNeverExceeded
+
 // TestSlotsNeverExceeded makes random legal moves and checks the invariant of
 // slots after each.
 func TestSlotsNeverExceeded(t *testing.T) {
+
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := slots{concurrency: 1 + r.IntN(8), prefetch: r.IntN(8), maxStuck: r.IntN(4)}
 		for range 400 {
 			move(&s, r)
-			if s.busy+s.promised+s.over() > s.concurrency {
+			if s.busy+s.over() > s.concurrency {
 				t.Fatalf("seed %d: more handlers than slots: %+v", seed, s)
 			}
-			if s.inHand() > s.concurrency+s.prefetch {
+			if s.inHand() > s.concurrency+s.prefetch+most {
 				t.Fatalf("seed %d: more in hand than there are places: %+v", seed, s)
 			}
-			if min(s.reserved, s.promised, s.held, s.busy, s.stuck) < 0 || s.promised > s.reserved {
+			if min(s.reserved, s.promised, s.held, s.ready, s.busy, s.stuck) < 0 || s.promised > s.reserved {
 				t.Fatalf("seed %d: a count is off: %+v", seed, s)
 			}
 		}
@@ -34,11 +37,11 @@ func TestSlotsNeverExceeded(t *testing.T) {
 }
 
 func move(s *slots, r *rand.Rand) {
-	switch r.IntN(8) {
+	switch r.IntN(10) {
 	case 0:
-		s.reserve(r.IntN(20))
+		s.reserve(r.IntN(20), r.IntN(most+1))
 	case 1:
-		s.promise(r.IntN(20))
+		s.promise(r.IntN(20), r.IntN(most+1))
 	case 2:
 		s.unreserve(r.IntN(s.reserved - s.promised + 1))
 	case 3:
@@ -61,16 +64,24 @@ func move(s *slots, r *rand.Rand) {
 		if n := s.busy + s.stuck; n > 0 {
 			s.end(r.IntN(n) >= s.busy)
 		}
+	case 8:
+		if s.ready > 0 && s.vacant() > 0 {
+			s.run()
+		}
+	case 9:
+		if s.ready > 0 {
+			s.dropReady()
+		}
 	}
 }
 
 func TestSlotsHeldComeFirst(t *testing.T) {
 	s := slots{concurrency: 4, prefetch: 4}
-	s.reserve(8)
+	s.reserve(8, 0)
 	for range 3 {
 		s.beganHeld()
 	}
-	if n := s.promise(5); n != 1 {
+	if n := s.promise(5, 0); n != 1 {
 		t.Errorf("promised %d slots, want 1: three of the four belong to held tasks", n)
 	}
 }
@@ -199,7 +210,7 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 	v := w.verdictOf(&item{}, nil, RetryAfter(time.Hour, boom), nil)
-	if d := v.settlement.Delay; d < time.Hour || d > time.Hour+time.Hour/20 {
+	if d := v.delay; d < time.Hour || d > time.Hour+time.Hour/20 {
 		t.Errorf("RetryAfter(1h) gave %v", d)
 	}
 	if !errors.Is(DeadLetter(boom), boom) || !errors.Is(RetryAfter(1, boom), boom) || !errors.Is(Release(boom), boom) {

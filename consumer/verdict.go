@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/claimq/claimq/queue"
@@ -18,52 +19,65 @@ const (
 	verbDeadLetter
 )
 
-// verdict is what the end of a handler means for its task.
+// verdict is what the end of a handler means for its task, or what becomes of a
+// task that does not run.
 type verdict struct {
-	verb       verb
-	settlement queue.Settlement // without the lease
-	reason     FailureReason
-	stands     bool // said by the handler, whatever became of its context
-	err        error
+	verb      verb
+	stands    bool // said by the handler, whatever became of its context
+	unhandled bool // see queue.Settlement
+	reason    FailureReason
+	dead      queue.DeadReason
+	delay     time.Duration
+	result    []byte
+	text      string // of the error
+	err       error
+}
+
+// settlement is what is asked of the server.
+func (v *verdict) settlement(l queue.Lease, endsGrant bool) queue.Settlement {
+	return queue.Settlement{
+		Lease: l, Result: v.result, Delay: v.delay, Error: v.text, Reason: v.dead,
+		Unhandled: v.unhandled, EndsGrant: endsGrant,
+	}
 }
 
 // verdictOf reads what a handler returned; cause is why its context had ended
 // by then, nil if it had not.
 func (w *Worker) verdictOf(it *item, result []byte, err error, cause error) verdict {
-	v := verdict{err: err, settlement: queue.Settlement{Error: textOf(err)}}
+	v := verdict{err: err, text: textOf(err)}
 	if err == nil {
 		v.stands = true
 		if len(result) <= queue.MaxResultBytes {
-			v.settlement.Result = result
+			v.result = result
 			return v // completed, also when it was a moment late
 		}
 		// The work is done, so it is not run again; the result cannot be kept
 		// whole, so somebody has to look.
 		v.err = fmt.Errorf("the handler's result has %d bytes, more than %d", len(result), queue.MaxResultBytes)
 		v.verb, v.reason = verbDeadLetter, FailedError
-		v.settlement = queue.Settlement{Reason: queue.DeadRejected, Error: v.err.Error()}
+		v.dead, v.text = queue.DeadRejected, v.err.Error()
 		return v
 	}
 	if d, ok := asType[*deadLetter](err); ok {
 		v.verb, v.reason, v.stands = verbDeadLetter, d.reason, true
-		v.settlement.Reason = queue.DeadRejected
+		v.dead = queue.DeadRejected
 		return v
 	}
 	if r, ok := asType[*retryAfter](err); ok {
 		v.verb, v.reason, v.stands = verbRetry, FailedError, true
-		v.settlement.Delay = r.delay + w.jitter.upTo(r.delay/20)
+		v.delay = r.delay + w.jitter.upTo(r.delay/20)
 		return v
 	}
 	if _, ok := asType[*release](err); ok {
 		v.verb, v.reason, v.stands = verbRelease, FailedNone, true
-		v.settlement.Delay = handBackDelay
+		v.delay = handBackDelay
 		if w.draining() {
-			v.settlement.Delay = 0 // it cannot come back here
+			v.delay = 0 // it cannot come back here
 		}
 		return v
 	}
 	v.verb = verbRetry
-	v.settlement.Delay = w.jitter.retryDelay(w.cfg.RetryBase, w.cfg.RetryMax, it.lease.Failures)
+	v.delay = w.jitter.retryDelay(w.cfg.RetryBase, w.cfg.RetryMax, it.lease.Failures)
 	_, panicked := asType[*PanicError](err)
 	switch {
 	case panicked:
@@ -73,7 +87,7 @@ func (w *Worker) verdictOf(it *item, result []byte, err error, cause error) verd
 	case errors.Is(cause, ErrDraining):
 		// It was stopped, it did not fail.
 		v.verb, v.reason = verbRelease, FailedCanceled
-		v.settlement.Delay = 0
+		v.delay = 0
 	case cause != nil:
 		v.reason = FailedCanceled
 	default:
@@ -83,9 +97,6 @@ func (w *Worker) verdictOf(it *item, result []byte, err error, cause error) verd
 }
 
 func (w *Worker) logVerdict(it *item, v verdict) {
-	if v.err == nil {
-		return
-	}
 	w.mu.Lock()
 	attrs := it.subject().attrs("reason", v.reason)
 	w.mu.Unlock()
@@ -93,7 +104,7 @@ func (w *Worker) logVerdict(it *item, v verdict) {
 		w.log.Error("handler panicked", append(attrs, "value", p.Value, "goexit", p.Goexit, "stack", p.Stack)...)
 		return
 	}
-	w.log.Info("attempt did not succeed", append(attrs, "error", v.settlement.Error)...)
+	w.log.Info("attempt did not succeed", append(attrs, "error", v.text)...)
 }
 
 // asType is errors.AsType for errors of the user's, whose methods may panic.

@@ -30,14 +30,18 @@ type Worker struct {
 	consumer atomic.Pointer[string] // consumer name at present
 	epoch    time.Time
 	tick     time.Duration // longest wait of a loop between two beats
+	patience time.Duration // how long a task that was fetched ahead waits for its turn at most, and a tick
+	adapts   bool          // tasks may be fetched ahead of the slots while handlers are quick
 	onBeat   func(loop string)
 
 	fetch, dispatch, renew, watch, settle, housekeeping *loop
 	loops                                               []*loop // the same, in this order
 
-	mu     sync.Mutex // held for moments only, never over a call or a callback
-	hand   hand
-	chores []chore
+	mu       sync.Mutex // held for moments only, never over a call or a callback
+	hand     hand
+	chores   []chore
+	settling settling // the settle loop's
+
 	lookAt time.Time // when the watch loop looks next, if not before
 	counts counts    // of hand, for readers that must not wait
 
@@ -82,9 +86,9 @@ func New(q *queue.Queue, cfg Config) (*Worker, error) {
 		progress: make(chan struct{}, 1),
 		fatal:    make(chan error, 1),
 		hand: hand{
-			slots:   slots{concurrency: cfg.Concurrency, prefetch: cfg.Prefetch, maxStuck: max(cfg.MaxStuck, 0)},
+			slots:   slots{concurrency: cfg.Concurrency, prefetch: max(cfg.Prefetch, 0), maxStuck: max(cfg.MaxStuck, 0)},
+			pace:    newPace(),
 			running: make(map[taskKey]*item),
-			entries: make(map[entryKey]*item),
 		},
 	}
 	w.observe = guarded{cfg.Observer, w.log}
@@ -95,8 +99,14 @@ func New(q *queue.Queue, cfg Config) (*Worker, error) {
 		w.addSource(newSource(m.Queue, m.Weight))
 	}
 	w.tick = min(time.Second, cfg.UnhealthyAfter/4)
+	w.patience, w.adapts = time.Second, cfg.Prefetch == 0
 	for _, s := range w.sources {
+		// A task that waited for its turn may be interrupted once more than it
+		// was run. From soloInterruptions on it runs alone, so that is no harm
+		// as long as it is given a run then.
+		w.adapts = w.adapts && s.queue.Config().MaxInterruptions > soloInterruptions
 		w.tick = max(min(w.tick, s.shortest/10), 10*time.Millisecond)
+		w.patience = min(w.patience, s.shortest/20)
 	}
 	for _, l := range []struct {
 		at   **loop
@@ -199,12 +209,13 @@ func (w *Worker) call() (context.Context, context.CancelFunc) {
 func (w *Worker) changed() {
 	h := &w.hand
 	w.counts.store(h)
-	if h.slots.want() > 0 {
+	if w.room() > 0 {
 		w.fetch.poke()
 	}
 	if h.slots.held > 0 {
 		w.dispatch.poke()
 	}
+	w.employ()
 	select {
 	case w.progress <- struct{}{}:
 	default:

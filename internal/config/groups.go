@@ -114,8 +114,10 @@ type Run struct {
 	// Tasks run at the same time.
 	Concurrency int `env:"WORKER_CONCURRENCY" envDefault:"16" range:"1..10000"`
 	// Tasks held ready beyond those that run. They go back at once when the
-	// worker stops.
-	Prefetch int `env:"WORKER_PREFETCH" envDefault:"0" range:"0..10000"`
+	// worker stops. 0: as many as have their turn within a few milliseconds,
+	// up to 256 while handlers are that quick, and none while they are slow.
+	// -1: none.
+	Prefetch int `env:"WORKER_PREFETCH" envDefault:"0" range:"-1..10000"`
 	// How long one attempt may take.
 	Timeout time.Duration `env:"WORKER_TIMEOUT" envDefault:"10m" range:"10ms..168h"`
 	// The same by kind where it differs, as kind:duration, separated by
