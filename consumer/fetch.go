@@ -44,7 +44,7 @@ type face struct {
 func (w *Worker) fetchLoop() {
 	f := &fetcher{w: w, l: w.fetch, faces: make([]face, len(w.sources)), live: 1}
 	for i, s := range w.sources {
-		f.share.add(s.weight)
+		f.share.add(s.weight, s.partitions)
 		f.faces[i].ensure = true
 	}
 	for !w.draining() {

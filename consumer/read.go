@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/claimq/claimq/queue"
@@ -9,9 +10,10 @@ import (
 
 // readUpTo reads at most want entries from the active sources. Queues that
 // probably have more are read one by one, each for its share and the richest
-// first; what they leave may be taken by any. The others are looked at in a
-// single call, and that call blocks when nothing else was found: so an idle
-// worker makes one call however many queues it reads.
+// first, and of each of them few partitions and these deep; what they leave may
+// be taken by any. The others are looked at in a single call, and that call
+// blocks when nothing else was found: so an idle worker makes one call however
+// many queues it reads.
 //
 // With an error come the entries that were read before it.
 func (f *fetcher) readUpTo(want int, active []int) ([]queue.Entry, error) {
@@ -21,7 +23,7 @@ func (f *fetcher) readUpTo(want int, active []int) ([]queue.Entry, error) {
 	}
 	var hot, cold []int
 	for _, i := range active {
-		if f.share.hot[i] && len(active) > 1 {
+		if f.share.hot(i) && (len(active) > 1 || f.w.sources[i].partitions > 1) {
 			hot = append(hot, i)
 		} else {
 			cold = append(cold, i)
@@ -31,35 +33,57 @@ func (f *fetcher) readUpTo(want int, active []int) ([]queue.Entry, error) {
 		return f.readMany(cold, want, f.block(), active)
 	}
 	var all []queue.Entry
-	take := func(queues []int, n int) error {
-		n = min(n, want-len(all))
-		if n <= 0 {
-			return nil
-		}
-		entries, err := f.readMany(queues, n, 0, active)
-		all = append(all, entries...)
-		return err
-	}
 	if len(cold) > 0 {
 		n := 0
 		for _, i := range cold {
 			n += f.share.part(i, want, active)
 		}
-		if err := take(cold, max(n, 1)); err != nil {
+		entries, err := f.readMany(cold, min(max(n, 1), want), 0, active)
+		all = entries
+		if err != nil {
+			return all, err
+		}
+	}
+	take := func(i, n int) error {
+		entries, err := f.readDeep(i, min(n, want-len(all)), active)
+		all = append(all, entries...)
+		return err
+	}
+	for _, i := range f.share.order(hot) {
+		if err := take(i, f.share.part(i, want, active)); err != nil {
 			return all, err
 		}
 	}
 	for _, i := range f.share.order(hot) {
-		if err := take([]int{i}, f.share.part(i, want, active)); err != nil {
+		if err := take(i, want); err != nil {
 			return all, err
 		}
 	}
-	for _, i := range f.share.order(hot) {
-		if f.share.hot[i] {
-			if err := take([]int{i}, want); err != nil {
+	return all, nil
+}
+
+// readDeep reads at most want entries of a source in which tasks are waiting:
+// of partitions that have been passed over for too long, and then of one that
+// has most likely enough for all that is wanted. Where it has not, four times as
+// many are read, and so on.
+func (f *fetcher) readDeep(i, want int, among []int) ([]queue.Entry, error) {
+	turns := &f.share.turns[i]
+	var all []queue.Entry
+	partitions := turns.overdue(time.Now(), want)
+	look := 1
+	for range maxDeepReads {
+		if len(partitions) > 0 && len(all) < want {
+			entries, err := f.readPartitions(i, partitions, want-len(all), among)
+			all = append(all, entries...)
+			if err != nil {
 				return all, err
 			}
 		}
+		if len(all) >= want || !f.share.hot(i) {
+			break
+		}
+		partitions = turns.next(min(look, want-len(all)))
+		look *= 4
 	}
 	return all, nil
 }
@@ -71,21 +95,15 @@ func (f *fetcher) block() time.Duration {
 
 // readMany makes one call for several sources and charges them for what came.
 func (f *fetcher) readMany(queues []int, want int, block time.Duration, among []int) ([]queue.Entry, error) {
-	w := f.w
-	req := queue.ReadRequest{Consumer: *w.consumer.Load(), Max: want, Block: block, Turn: f.turn}
+	req := queue.ReadRequest{Max: want, Block: block, Turn: f.turn}
 	f.turn++
 	streams := 0
 	for _, i := range queues {
-		req.Queues = append(req.Queues, w.sources[i].queue)
-		streams += w.sources[i].partitions
+		req.Queues = append(req.Queues, f.w.sources[i].queue)
+		streams += f.w.sources[i].partitions
 	}
-	f.l.beat()
-	ctx, cancel := context.WithTimeout(w.ops, block+callTimeout)
-	entries, err := w.read(ctx, req)
-	cancel()
-	f.l.beat()
+	entries, err := f.call(req)
 	if err != nil {
-		f.renameAfter(err)
 		if len(queues) == 1 {
 			return entries, f.putOff(queues[0], err)
 		}
@@ -96,16 +114,65 @@ func (f *fetcher) readMany(queues []int, want int, block time.Duration, among []
 		}
 		return entries, err
 	}
-	counts := make(map[*queue.Queue]int, len(queues))
-	for _, e := range entries {
-		counts[e.Queue]++
-	}
 	for _, i := range queues {
-		asked := max(1, want/streams) // what the server was asked for, for each stream
-		f.share.charge(i, asked, counts[w.sources[i].queue], among)
-		f.faces[i].failing = 0
+		var partitions []int // those that were read for sure
+		if want >= streams {
+			partitions = f.share.turns[i].order
+		}
+		f.took(i, partitions, streams, want, entries, among)
 	}
 	return entries, nil
+}
+
+// readPartitions makes one call for some partitions of a source, without
+// waiting, and charges it for what came.
+func (f *fetcher) readPartitions(i int, partitions []int, want int, among []int) ([]queue.Entry, error) {
+	entries, err := f.call(queue.ReadRequest{Queues: []*queue.Queue{f.w.sources[i].queue}, Partitions: partitions, Max: want})
+	if err != nil {
+		return entries, f.putOff(i, err)
+	}
+	f.took(i, partitions, len(partitions), want, entries, among)
+	return entries, nil
+}
+
+// call makes one read.
+func (f *fetcher) call(req queue.ReadRequest) ([]queue.Entry, error) {
+	req.Consumer = *f.w.consumer.Load()
+	f.l.beat()
+	ctx, cancel := context.WithTimeout(f.w.ops, req.Block+callTimeout)
+	entries, err := f.w.read(ctx, req)
+	cancel()
+	f.l.beat()
+	if err != nil {
+		f.renameAfter(err)
+	}
+	return entries, err
+}
+
+// took notes what a read of so many streams, for want entries, brought from
+// source i, of which these partitions were read, and charges the source for it.
+func (f *fetcher) took(i int, partitions []int, streams, want int, entries []queue.Entry, among []int) {
+	s, turns, now := f.w.sources[i], &f.share.turns[i], time.Now()
+	asked := max(1, want/streams) // what the server was asked for, for each stream
+	much := 2*len(entries) >= want
+	counts, got := make([]int, s.partitions), 0
+	for _, e := range entries {
+		if e.Queue == s.queue {
+			counts[e.Partition]++
+			got++
+		}
+	}
+	for _, p := range slices.Clone(partitions) {
+		turns.note(p, now, asked, counts[p], much)
+		counts[p] = 0
+	}
+	for p, n := range counts {
+		if n > 0 {
+			turns.note(p, now, asked, n, much)
+		}
+	}
+	f.share.charge(i, got, among)
+	f.faces[i].failing = 0
 }
 
 // probe reads the sources one by one, so that the one that fails is put off

@@ -14,15 +14,19 @@ type share struct {
 	weights []int
 	total   int
 	credit  []float64
-	hot     []bool // probably has more: its last read brought what was asked for
+	turns   []rotation // of the partitions of each queue
 }
 
-func (s *share) add(weight int) {
+func (s *share) add(weight, partitions int) {
 	s.weights = append(s.weights, weight)
 	s.total += weight
 	s.credit = append(s.credit, 0)
-	s.hot = append(s.hot, false)
+	s.turns = append(s.turns, newRotation(partitions))
 }
+
+// hot reports whether queue i probably has more: the last read of one of its
+// partitions brought what was asked for.
+func (s *share) hot(i int) bool { return s.turns[i].rich > 0 }
 
 // order sorts queues by credit, the richest first; among equals the first
 // named.
@@ -43,9 +47,9 @@ func (s *share) part(i, want int, among []int) int {
 	return min(want, max(0, int(math.Ceil(p-1e-9))))
 }
 
-// charge notes that queue i was asked for asked entries and brought got,
-// while the queues in among were to be served.
-func (s *share) charge(i, asked, got int, among []int) {
+// charge notes that queue i brought got entries, while the queues in among were
+// to be served.
+func (s *share) charge(i, got int, among []int) {
 	total := 0
 	for _, j := range among {
 		total += s.weights[j]
@@ -54,8 +58,7 @@ func (s *share) charge(i, asked, got int, among []int) {
 		s.credit[j] += float64(got) * float64(s.weights[j]) / float64(total)
 	}
 	s.credit[i] -= float64(got)
-	s.hot[i] = asked > 0 && got >= asked
-	if !s.hot[i] {
+	if !s.hot(i) {
 		// What an empty queue did not use it does not save up.
 		s.credit[i] = min(s.credit[i], 0)
 	}

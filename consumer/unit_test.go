@@ -93,7 +93,7 @@ func TestShareByWeight(t *testing.T) {
 	weights := []int{1, 3, 6}
 	queues := []int{0, 1, 2}
 	for _, w := range weights {
-		s.add(w)
+		s.add(w, 1)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	var got [3]int
@@ -106,7 +106,8 @@ func TestShareByWeight(t *testing.T) {
 			if n == 0 {
 				continue
 			}
-			s.charge(i, n, n, queues)
+			s.turns[i].note(0, time.Time{}, n, n, true)
+			s.charge(i, n, queues)
 			got[i] += n
 			total += n
 			left -= n
@@ -124,8 +125,8 @@ func TestShareByWeight(t *testing.T) {
 // queue do not fill all slots.
 func TestShareOfOneFetch(t *testing.T) {
 	var s share
-	s.add(1)
-	s.add(3)
+	s.add(1, 1)
+	s.add(3, 1)
 	if a, b := s.part(0, 16, []int{0, 1}), s.part(1, 16, []int{0, 1}); a != 4 || b != 12 {
 		t.Errorf("of 16 entries the queues get %d and %d, want 4 and 12", a, b)
 	}
@@ -135,11 +136,13 @@ func TestShareOfOneFetch(t *testing.T) {
 // the others out.
 func TestShareIsNotSavedUp(t *testing.T) {
 	var s share
-	s.add(1)
-	s.add(1)
+	s.add(1, 1)
+	s.add(1, 1)
 	for range 1000 {
-		s.charge(1, 8, 0, []int{0, 1})
-		s.charge(0, 8, 8, []int{0, 1})
+		s.turns[1].note(0, time.Time{}, 8, 0, true)
+		s.charge(1, 0, []int{0, 1})
+		s.turns[0].note(0, time.Time{}, 8, 8, true)
+		s.charge(0, 8, []int{0, 1})
 	}
 	if p := s.part(1, 16, []int{0, 1}); p > 16 || s.credit[1] > 16 {
 		t.Errorf("credit of the empty queue grew to %v", s.credit[1])

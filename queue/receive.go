@@ -27,11 +27,12 @@ func (q *Queue) readable() int { return max(1, min(maxRead, readBytes/q.cfg.MaxP
 
 // ReadRequest asks for new entries.
 type ReadRequest struct {
-	Queues   []*Queue      // all on the same server
-	Consumer string        // consumer name, unique for each process start
-	Max      int           // entries at most, over all streams together
-	Block    time.Duration // how long to wait for the first entry, at most MaxBlock; 0: do not wait
-	Turn     int           // rotates which streams are read; count it up
+	Queues     []*Queue      // all on the same server
+	Partitions []int         // of the one queue in Queues, those to read; none: all partitions of all queues
+	Consumer   string        // consumer name, unique for each process start
+	Max        int           // entries at most, over all streams together
+	Block      time.Duration // how long to wait for the first entry, at most MaxBlock; 0: do not wait
+	Turn       int           // rotates which streams are read; count it up
 }
 
 // Read reads new entries of several queues with one command. The entries are
@@ -39,7 +40,9 @@ type ReadRequest struct {
 //
 // The server counts per stream, so Max is divided among the streams, and where
 // there are more streams than Max only some are read, in rotation, each for its
-// share of the block time.
+// share of the block time. Each partition that gives entries is a script call
+// of its own in Begin and when its tasks are settled: where much is waiting,
+// name few Partitions and get all of Max from them.
 //
 // After ErrIndefinite the server may have delivered entries that nobody saw.
 // Use another consumer name from then on: Reclaim, of any worker, finds what a
@@ -53,6 +56,9 @@ func Read(ctx context.Context, r ReadRequest) ([]Entry, error) {
 	}
 	if r.Block < 0 || r.Block > MaxBlock || r.Block > 0 && r.Block < time.Millisecond {
 		return nil, badConfig("Block", "use 0, or 1ms to %v, got %v", MaxBlock, r.Block)
+	}
+	if err := r.checkPartitions(); err != nil {
+		return nil, err
 	}
 	streams, rounds := pickStreams(r)
 	block := r.Block / time.Duration(rounds)
@@ -112,13 +118,33 @@ type stream struct {
 	partition int
 }
 
+func (r *ReadRequest) checkPartitions() error {
+	if len(r.Partitions) == 0 {
+		return nil
+	}
+	if len(r.Queues) != 1 {
+		return badConfig("Partitions", "name one queue with them, got %d queues", len(r.Queues))
+	}
+	for _, p := range r.Partitions {
+		if n := r.Queues[0].Partitions(); p < 0 || p >= n {
+			return badConfig("Partitions", "use 0 to %d, got %d", n-1, p)
+		}
+	}
+	return nil
+}
+
 // pickStreams chooses at most r.Max streams, and says in how many rounds all
 // get their turn.
 func pickStreams(r ReadRequest) ([]stream, int) {
 	var all []stream
-	for _, q := range r.Queues {
-		for p := range q.parts {
-			all = append(all, stream{q, p})
+	for _, p := range r.Partitions {
+		all = append(all, stream{r.Queues[0], p})
+	}
+	if all == nil {
+		for _, q := range r.Queues {
+			for p := range q.parts {
+				all = append(all, stream{q, p})
+			}
 		}
 	}
 	rounds := (len(all) + r.Max - 1) / r.Max
