@@ -13,6 +13,7 @@ export CLAIMQ_REDIS_SERVER
 
 # Linters have a module of their own, so no user's build ever sees them.
 STATICCHECK := go tool -modfile=tools/go.mod staticcheck
+BENCH := . ./internal/... ./contenders/claimq ./contenders/floor
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +47,8 @@ test: deps lint ## all that must hold: format, vet, lint, the rules of the house
 	go test -count=1 -timeout $(TEST_TIMEOUT) ./internal/sim
 	cd dashboards/gen && go vet ./... && go tool -modfile=../../tools/go.mod staticcheck ./... && go test -count=1 -timeout $(TEST_TIMEOUT) ./...
 	cd tracing && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./... && go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+	@# Of the benchmark what is our own: the peers are 700 MB of modules.
+	cd bench && go vet $(BENCH) && go tool -modfile=../tools/go.mod staticcheck $(BENCH) && go test -count=1 -timeout $(TEST_TIMEOUT) $(BENCH)
 
 lint: ## look for what gofmt, go vet and staticcheck object to
 	@unformatted=$$(gofmt -l */ $$(find . -maxdepth 1 -name '*.go')); \

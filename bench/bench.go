@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	bc "github.com/claimq/claimq/bench/internal/contender"
 )
 
 // bench is one run.
@@ -44,8 +46,7 @@ func (r results) median(contender, work, name string) (v float64, ok bool) {
 	if len(all) == 0 {
 		return 0, false
 	}
-	slices.Sort(all)
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
+	return bc.Median(all), true
 }
 
 // value is the median, but the least of latencies: what else the machine does

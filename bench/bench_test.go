@@ -89,6 +89,38 @@ func TestTargetsAgainstOthers(t *testing.T) {
 	}
 }
 
+// TestGrowthTargets: one line for each kind of state, the worst of its states, with
+// what plain commands cost in the same one.
+func TestGrowthTargets(t *testing.T) {
+	b := &bench{results: results{}, config: config{full: true}}
+	b.add(us, "growth backlog 100,000", row{"ratio": 1.1})
+	b.add(us, "growth backlog 1,000,000", row{"ratio": 1.3})
+	b.add(floor, "growth backlog 1,000,000", row{"ratio": 1.4})
+	b.add(floor, "growth backlog 100,000", row{"ratio": 1.2})
+	b.add(us, "growth 100,000 pending", row{"ratio": 1.05})
+	b.add(us, drainWork, row{"ratio": 1.15})
+	b.add(us, promotionWork(0), row{"promote_us": 10})
+	b.add(us, promotionWork(1_000_000), row{"promote_us": 11})
+	got := map[string]bool{}
+	for _, target := range b.growthTargets() {
+		got[target.String()] = true
+	}
+	for _, want := range []string{
+		"target growth, backlog: missed 1.30 ×, backlog 1,000,000 against backlog 10, where plain commands on as much data cost 1.40 × (limit ≤ 1.20 ×)",
+		"target growth, pending: met 1.05 ×, 100,000 pending against backlog 10 (limit ≤ 1.20 ×)",
+		"target growth, partitions, a worker's drain: met 1.15 ×, 64 partitions against 1, 64 handlers (limit ≤ 1.20 ×)",
+		"target growth, scheduled: missed not measured, no result (limit ≤ 1.20 ×)",
+		"target growth, promotion of 20,000 due at once: met 1.10 ×, beside 1,000,000 scheduled (limit ≤ 1.20 ×)",
+	} {
+		if !got[want] {
+			t.Errorf("no line %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
 func TestAmountFitsAMoment(t *testing.T) {
 	b := &bench{}
 	for _, c := range contenders() {

@@ -164,7 +164,10 @@ func (c cost) since(n int, r row) error {
 
 // measure runs a contender to its result, and adds what the server says.
 func (b *bench) measure(c contender, mode string, n int, args ...string) (row, error) {
-	s := b.serverOf(c)
+	return b.measureOn(b.serverOf(c), c, mode, n, args...)
+}
+
+func (b *bench) measureOn(s server, c contender, mode string, n int, args ...string) (row, error) {
 	ch, err := b.start(s, c, mode, append(args, "--n", fmt.Sprint(n))...)
 	if err != nil {
 		return nil, err

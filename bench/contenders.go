@@ -82,7 +82,7 @@ func (b *bench) buildProgram(c contender) error {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("contenders", c.program))); err != nil {
 		return err
 	}
-	install := exec.CommandContext(b.ctx, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts")
+	install := exec.CommandContext(b.ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
 	install.Dir = dir
 	return output(install)
 }

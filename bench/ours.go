@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	bc "github.com/claimq/claimq/bench/internal/contender"
 )
 
 // cycle takes tasks through their life in batches of 100, from one goroutine:
@@ -44,69 +47,120 @@ type state struct {
 	n      int // tasks that are measured
 	rounds int
 	family string // of targets
+	floor  bool   // plain commands are measured in it too
 }
 
-const (
-	growthTasks = 10000
-	empty       = "backlog 10"
-)
+const growthTasks = 30000
+
+var empty = fmt.Sprintf("backlog %d", bc.Backlog)
 
 func (b *bench) states() []state {
 	flag := func(name string, n int) []string { return []string{"--" + name, fmt.Sprint(n)} }
-	one := func(family, title, name string, n, rounds int) state {
-		return state{name: title, args: flag(name, n), n: growthTasks, rounds: rounds, family: family}
+	one := func(family, title, name string, n, rounds int, floor bool) state {
+		return state{name: title, args: flag(name, n), n: growthTasks, rounds: rounds, family: family, floor: floor}
 	}
 	all := []state{
-		one("backlog", "backlog 100,000", "backlog", 100_000, b.rounds(1, 3)),
-		one("pending", "100,000 pending", "pending", 100_000, b.rounds(1, 3)),
-		one("consumers", "1,000 consumers", "workers", 1000, b.rounds(1, 3)),
-		{"64 partitions, 100 tasks in a call", flag("partitions", 64), growthTasks, b.rounds(1, 3), "partitions, same calls"},
-		{"64 partitions, 6,400 tasks in a call", append(flag("partitions", 64), "--batch", "6400"), 64000, b.rounds(1, 3), "partitions, calls 64 times as large"},
-		one("long IDs", "IDs of 200 bytes", "idbytes", 200, b.rounds(1, 3)),
+		one("backlog", "backlog 100,000", "backlog", 100_000, b.rounds(1, 3), true),
+		one("pending", "100,000 pending", "pending", 100_000, b.rounds(1, 3), false),
+		one("consumers", "1,000 consumers", "workers", 1000, b.rounds(1, 3), false),
+		{"64 partitions, 100 tasks in a script call", append(flag("partitions", 64), "--batch", "6400"), 64000, b.rounds(1, 3), "partitions, script calls as large", false},
+		one("long IDs", "IDs of 200 bytes", "idbytes", 200, b.rounds(1, 3), false),
 	}
 	if !b.full {
-		return append(all, one("dead letters", "20,000 dead letters", "dead", 20_000, 1))
+		return append(all, one("dead letters", "20,000 dead letters", "dead", 20_000, 1, true))
 	}
 	return append(all,
-		one("dead letters", "1,000,000 dead letters", "dead", 1_000_000, 1),
-		one("scheduled", "1,000,000 scheduled", "scheduled", 1_000_000, 1),
-		one("backlog", "backlog 1,000,000", "backlog", 1_000_000, 2),
-		one("backlog", "backlog 10,000,000", "backlog", 10_000_000, 1),
+		one("dead letters", "1,000,000 dead letters", "dead", 1_000_000, 2, true),
+		one("scheduled", "1,000,000 scheduled", "scheduled", 1_000_000, 2, true),
+		one("backlog", "backlog 1,000,000", "backlog", 1_000_000, 2, true),
+		one("backlog", "backlog 10,000,000", "backlog", 10_000_000, 1, true),
 	)
 }
 
-// growth measures each state beside an almost empty queue, so that both see
-// the same machine.
+// growth measures each state beside an almost empty queue on a server of its
+// own, in slices, so that both see the same machine.
 func (b *bench) growth() error {
 	i := slices.IndexFunc(b.contenders, func(c contender) bool { return c.name == us })
 	if i < 0 {
 		return nil
 	}
 	c := b.contenders[i]
-	one := func(s state) (row, error) {
-		if err := b.redis.reset(); err != nil {
-			return nil, err
-		}
-		return b.measure(c, "growth", s.n, append([]string{"--batch", "100"}, s.args...)...)
+	base, err := startRedis(b.server, b.dir, b.aof)
+	if err != nil {
+		return err
 	}
+	defer base.stop()
 	for _, s := range b.states() {
 		b.note("growth: %s", s.name)
 		for range s.rounds {
-			base, err := one(state{n: s.n, args: []string{"--backlog", "10"}})
+			r, err := b.beside(base, c, s)
 			if err != nil {
 				return err
 			}
-			r, err := one(s)
-			if err != nil {
-				return err
-			}
-			r["ratio"] = r["total_us"] / base["total_us"]
-			r["chores_ratio"] = r["chores_us"] / base["chores_us"]
-			r["base_us"], r["base_chores_us"] = base["total_us"], base["chores_us"]
 			b.add(us, "growth "+s.name, r)
 		}
+		f := slices.IndexFunc(b.contenders, func(c contender) bool { return c.name == floor })
+		if !s.floor || f < 0 {
+			continue
+		}
+		r, err := b.beside(base, b.contenders[f], s)
+		if err != nil {
+			return err
+		}
+		b.add(floor, "growth "+s.name, r)
+	}
+	if err := b.partitions(base, c); err != nil {
+		return err
 	}
 	return b.promotion(c)
+}
+
+func (b *bench) beside(base *redisServer, c contender, s state) (row, error) {
+	if err := errors.Join(b.redis.reset(), base.reset()); err != nil {
+		return nil, err
+	}
+	return b.measure(c, "growth", s.n, append([]string{"--base", base.addr, "--batch", "100"}, s.args...)...)
+}
+
+// A worker and a producer as they come, with many partitions and with one.
+const (
+	manyPartitions = 64
+	partitionTasks = 60000
+	drainWork      = "64 partitions, drain"
+	enqueueWork    = "64 partitions, enqueue"
+)
+
+// partitions drains a queue of many partitions and one of a single one, in
+// turns.
+func (b *bench) partitions(base *redisServer, c contender) error {
+	for round := range b.rounds(3, 7) {
+		b.note("growth: drain of %d partitions", manyPartitions)
+		if err := errors.Join(b.redis.reset(), base.reset()); err != nil {
+			return err
+		}
+		cost := map[string]float64{}
+		for i := range 2 {
+			s, n := b.redis, manyPartitions
+			if (i+round)%2 == 1 {
+				s, n = base, 1
+			}
+			args := []string{"--partitions", fmt.Sprint(n)}
+			added, err := b.measureOn(s, c, "enqueue", partitionTasks, append(args, "--batch", "100", "--callers", "8")...)
+			if err != nil {
+				return err
+			}
+			drained, err := b.measureOn(s, c, "drain", partitionTasks, append(args, "--handlers", "64")...)
+			if err != nil {
+				return err
+			}
+			cost[fmt.Sprint(enqueueWork, n)], cost[fmt.Sprint(drainWork, n)] = added["server_us"], drained["server_us"]
+		}
+		for _, w := range []string{enqueueWork, drainWork} {
+			ours, one := cost[fmt.Sprint(w, manyPartitions)], cost[fmt.Sprint(w, 1)]
+			b.add(us, w, row{"server_us": ours, "base_us": one, "ratio": ours / one})
+		}
+	}
+	return nil
 }
 
 // due is how many scheduled tasks fall due in the same moment.

@@ -157,12 +157,24 @@ func (b *bench) showQuiet(out io.Writer) {
 }
 
 func (b *bench) showGrowth(out io.Writer) {
-	fmt.Fprintf(out, "Server CPU in µs for each task (its whole life, batches of 100) and for one round of chores (turn, reclaim, tidy, stats), each beside \"%s\" measured right before. Slow: script calls of more than 50 ms.\n\n", empty)
-	fmt.Fprint(out, "| state | task | ratio | chores | ratio | slow |\n|---|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(out, "Server CPU in µs for each task (its whole life, batches of 100) and for one round of chores (turn, reclaim, tidy, stats), each beside \"%s\" on a second server, in turns of 3,000 tasks. Floor: the same reads and writes of a record for each task as plain commands, beside as much data. Slow: script calls of more than 50 ms.\n\n", empty)
+	fmt.Fprint(out, "| state | task | ratio | floor | ratio | chores | ratio | slow |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, s := range b.states() {
-		v := func(name string) float64 { m, _ := b.results.value(us, "growth "+s.name, name); return m }
-		least, most := b.results.spread(us, "growth "+s.name, "ratio")
-		fmt.Fprintf(out, "| %s | %s | %.2f (%.2f to %.2f) | %s | %.2f | %.0f |\n", s.name, number(v("total_us")), v("ratio"), least, most, number(v("chores_us")), v("chores_ratio"), v("slow_calls"))
+		w := "growth " + s.name
+		v := func(name string) float64 { m, _ := b.results.value(us, w, name); return m }
+		plain, ratio := "", ""
+		if us, ok := b.results.value(floor, w, "total_us"); ok {
+			r, _ := b.results.value(floor, w, "ratio")
+			plain, ratio = number(us), number(r)
+		}
+		fmt.Fprintf(out, "| %s | %s | %.2f | %s | %s | %s | %.2f | %.0f |\n", s.name, number(v("total_us")), v("ratio"), plain, ratio, number(v("chores_us")), v("chores_ratio"), v("slow_calls"))
+	}
+	fmt.Fprintf(out, "\nServer CPU in µs for each task, with %d partitions and with one: a worker with 64 handlers that do nothing drains a backlog, which 8 callers have enqueued in batches of 100.\n\n| | %d | 1 | ratio |\n|---|--:|--:|--:|\n", manyPartitions, manyPartitions)
+	for _, w := range []string{drainWork, enqueueWork} {
+		v := func(name string) float64 { m, _ := b.results.value(us, w, name); return m }
+		least, most := b.results.spread(us, w, "ratio")
+		_, what, _ := strings.Cut(w, ", ")
+		fmt.Fprintf(out, "| %s | %s | %s | %.2f (%.2f to %.2f) |\n", what, number(v("server_us")), number(v("base_us")), v("ratio"), least, most)
 	}
 	fmt.Fprintf(out, "\nServer CPU in µs for each of %s tasks that fall due at the same moment:\n\n| beside | µs | slow |\n|---|--:|--:|\n", thousands(fmt.Sprint(due)))
 	for _, n := range b.besides() {

@@ -196,6 +196,9 @@ func (b *bench) growthTargets() []target {
 	index := map[string]int{}
 	for _, s := range b.states() {
 		t := b.plain(target{name: "growth, " + s.family, unit: " ×", limit: 1.2, detail: s.name + " against " + empty}, "growth "+s.name, "ratio")
+		if plain, ok := b.results.value(floor, "growth "+s.name, "ratio"); ok {
+			t.detail += fmt.Sprintf(", where plain commands on as much data cost %s ×", number(plain))
+		}
 		i, seen := index[s.family]
 		switch {
 		case !seen:
@@ -205,6 +208,10 @@ func (b *bench) growthTargets() []target {
 			all[i] = t
 		}
 	}
+	all = append(all,
+		b.plain(target{name: "growth, partitions, a worker's drain", unit: " ×", limit: 1.2, detail: "64 partitions against 1, 64 handlers"}, drainWork, "ratio"),
+		b.plain(target{name: "growth, partitions, a producer's batches of 100", unit: " ×", limit: 1.2, detail: "64 partitions against 1: a call for each partition"}, enqueueWork, "ratio"),
+	)
 	few, many := b.besides()[0], b.besides()[1]
 	ours, ok := b.results.value(us, promotionWork(many), "promote_us")
 	base, ok2 := b.results.value(us, promotionWork(few), "promote_us")

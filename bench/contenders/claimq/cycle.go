@@ -45,6 +45,7 @@ type rig struct {
 	payloads contender.Payloads
 	meter    *contender.Meter
 	seed     int64
+	calls    int       // of a kind between two looks at the account
 	made     int       // tasks enqueued
 	due      time.Time // of the tasks that each enqueues; zero: now
 }
@@ -85,11 +86,11 @@ func (r *rig) life(n int) error {
 }
 
 // perRound is how many tasks there are between two looks at the account.
-func (r *rig) perRound() int { return contender.Calls * r.o.Batch }
+func (r *rig) perRound() int { return r.o.Batch * r.calls }
 
 // add enqueues the tasks of a round.
 func (r *rig) add() error {
-	for range contender.Calls {
+	for range r.calls {
 		if err := r.enqueue(r.tasks(r.o.Batch, kind)); err != nil {
 			return err
 		}
@@ -102,15 +103,20 @@ func (r *rig) add() error {
 func (r *rig) round() error {
 	ctx := context.Background()
 	var read [][]queue.Entry
-	for n := 0; n < r.perRound(); {
+	most := r.o.Batch
+	if r.q.Partitions() > 1 { // what the enqueue calls have put there: about as many
+		most = queue.MaxBatch
+	}
+	for n, p := 0, 0; n < r.perRound(); p = (p + 1) % r.q.Partitions() {
 		entries, err := queue.Read(ctx, queue.ReadRequest{
-			Queues: []*queue.Queue{r.q}, Consumer: "c", Max: min(r.o.Batch, r.perRound()-n), Turn: len(read),
+			Queues: []*queue.Queue{r.q}, Partitions: []int{p}, Consumer: "c", Max: min(most, r.perRound()-n),
 		})
 		if err != nil {
 			return err
 		}
-		read = append(read, entries)
-		n += len(entries)
+		if n += len(entries); len(entries) > 0 {
+			read = append(read, entries)
+		}
 	}
 	r.meter.Lap("read")
 	var begun []queue.Batch

@@ -14,16 +14,18 @@ const (
 	dueIn  = 4 * time.Second       // until a wave of scheduled tasks is due
 )
 
-// growth says what a task, and a round of chores, cost in a state of the queue.
+// growth says what a task, and a round of chores, cost in a state of the queue,
+// beside an almost empty queue on another server.
 func growth(o contender.Options, start func()) (contender.Result, error) {
-	r, err := newRig(o)
+	r, err := filled(o)
 	if err != nil {
 		return contender.Result{}, err
 	}
-	if err := r.fill(); err != nil {
+	base, err := filled(contender.BaseOf(o))
+	if err != nil {
 		return contender.Result{}, err
 	}
-	r.meter = contender.NewMeter(r.rdb, o.N)
+	base.calls = r.perRound() / base.o.Batch // as many tasks between two steps of one of them
 	start()
 	for i := range o.Workers { // filling may have taken longer than their grace
 		if err := r.beat(workerName(i)); err != nil {
@@ -33,29 +35,52 @@ func growth(o contender.Options, start func()) (contender.Result, error) {
 	if err := r.meter.CountSlow(slow); err != nil {
 		return contender.Result{}, err
 	}
-	before := contender.Spent()
-	if err := r.life(o.N); err != nil {
+	a, b := contender.Side{Meter: r.meter, Work: r.life}, contender.Side{Meter: base.meter, Work: base.life}
+	ratio, err := contender.Beside(o.N, max(r.perRound(), sliceTasks), a, b)
+	if err != nil {
 		return contender.Result{}, err
 	}
-	out := contender.Result{N: o.N}
-	out.Since(before, o.N)
-	if out.More, err = r.meter.Result(); err != nil {
-		return out, err
-	}
-	r.meter = contender.NewMeter(r.rdb, chores)
-	for range chores {
-		if err := r.chores(); err != nil {
-			return out, err
-		}
-	}
-	r.meter.Lap("chores")
-	more, err := r.meter.Result()
+	out, err := contender.Compared(o, ratio, a, b)
 	if err != nil {
 		return out, err
 	}
-	out.More["chores_us"] = more["chores_us"]
+	for _, x := range []*rig{r, base} {
+		x.meter = contender.NewMeter(x.rdb, chores)
+	}
+	a, b = contender.Side{Meter: r.meter, Work: r.choreRounds}, contender.Side{Meter: base.meter, Work: base.choreRounds}
+	if ratio, err = contender.Beside(chores, chores/10, a, b); err != nil {
+		return out, err
+	}
+	out.More["chores_us"], out.More["chores_ratio"] = r.meter.Total(), ratio
 	out.More["slow_calls"], err = r.meter.Slow()
 	return out, err
+}
+
+// sliceTasks is how many tasks are measured on one server before it is the
+// other's turn.
+const sliceTasks = 3000
+
+// filled is a rig in the state that the options ask for.
+func filled(o contender.Options) (*rig, error) {
+	r, err := newRig(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fill(); err != nil {
+		return nil, err
+	}
+	r.meter = contender.NewMeter(r.rdb, o.N)
+	return r, nil
+}
+
+func (r *rig) choreRounds(n int) error {
+	for range n {
+		if err := r.chores(); err != nil {
+			return err
+		}
+	}
+	r.meter.Lap("chores")
+	return nil
 }
 
 // chores is one round of everything that looks for something to do.

@@ -149,5 +149,6 @@ func newRig(o contender.Options) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rig{contestant: c, o: o, payloads: contender.NewPayloads(o.Size), seed: time.Now().UnixNano()}, nil
+	calls := max(1, contender.Calls*100/max(1, o.Batch))
+	return &rig{contestant: c, o: o, calls: calls, payloads: contender.NewPayloads(o.Size), seed: time.Now().UnixNano()}, nil
 }

@@ -29,7 +29,7 @@ type queue struct {
 }
 
 func main() {
-	contender.Main(open, map[string]contender.Mode{"cycle": cycle})
+	contender.Main(open, map[string]contender.Mode{"cycle": cycle, "growth": growth})
 }
 
 func open(o contender.Options) (contender.Queue, error) {

@@ -42,13 +42,14 @@ type Options struct {
 	Warm     time.Duration // serve leaves out what comes before
 	Profile  string        // file for a CPU profile of the work
 
-	Workers    int // of a fleet
-	Backlog    int // waiting tasks to begin with
-	Pending    int // tasks held by somebody else to begin with
-	Scheduled  int // tasks that are due later to begin with
-	Dead       int // dead letters to begin with
-	Partitions int // of the queue
-	IDBytes    int // length of task IDs
+	Workers    int    // of a fleet
+	Backlog    int    // waiting tasks to begin with
+	Pending    int    // tasks held by somebody else to begin with
+	Scheduled  int    // tasks that are due later to begin with
+	Dead       int    // dead letters to begin with
+	Partitions int    // of the queue
+	Base       string // of growth: the server whose queue is almost empty
+	IDBytes    int    // length of task IDs
 	AllocFile  string
 }
 

@@ -89,6 +89,7 @@ func flags() Options {
 	flag.IntVar(&o.Scheduled, "scheduled", 0, "scheduled tasks")
 	flag.IntVar(&o.Dead, "dead", 0, "dead letters")
 	flag.IntVar(&o.Partitions, "partitions", 1, "partitions")
+	flag.StringVar(&o.Base, "base", "", "server to compare with")
 	flag.IntVar(&o.IDBytes, "idbytes", 36, "length of task IDs")
 	flag.Parse()
 	return o

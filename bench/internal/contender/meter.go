@@ -55,12 +55,20 @@ func (m *Meter) Memory(what string) {
 // Set notes any other number.
 func (m *Meter) Set(what string, v float64) { m.out[what] = v }
 
-// Result returns all parts and their total_us, or the first error.
-func (m *Meter) Result() (map[string]float64, error) {
+// Total is the sum of all parts, in µs for each task.
+func (m *Meter) Total() (sum float64) {
 	for part, v := range m.out {
 		if strings.HasSuffix(part, "_us") && part != "total_us" {
-			m.out["total_us"] += v
+			sum += v
 		}
+	}
+	return sum
+}
+
+// Result returns all parts and their total_us, or the first error.
+func (m *Meter) Result() (map[string]float64, error) {
+	if sum := m.Total(); sum > 0 {
+		m.out["total_us"] = sum
 	}
 	return m.out, m.err
 }
