@@ -70,7 +70,7 @@ func TestVariants(t *testing.T) {
 			if stats, err := c.q.Stats(context.Background()); err != nil || stats.Waiting+stats.Pending != 0 {
 				t.Errorf("%d waiting and %d pending; %v", stats.Waiting, stats.Pending, err)
 			}
-			for _, key := range []string{"fence", "done1", "done2", "done3"} {
+			for _, key := range []string{"tasks", "fence", "done1", "done2", "done3"} {
 				n, err := c.rdb.Keys(context.Background(), "*:"+key).Result()
 				if err != nil || variant == "bare" && len(n) > 0 {
 					t.Errorf("%s has the key %v: a script has run; %v", o.Variant, n, err)

@@ -57,7 +57,8 @@ func open(o contender.Options) (contender.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
+	// A client that inserts tells workers no more often than it would fetch itself.
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: time.Millisecond})
 	return &queue{pool, client}, err
 }
 
