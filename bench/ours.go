@@ -125,7 +125,7 @@ func (b *bench) beside(base *redisServer, c contender, s state) (row, error) {
 // A worker and a producer as they come, with many partitions and with one.
 const (
 	manyPartitions = 64
-	partitionTasks = 60000
+	partitionTasks = 100_000
 	drainWork      = "64 partitions, drain"
 	enqueueWork    = "64 partitions, enqueue"
 )

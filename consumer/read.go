@@ -64,26 +64,29 @@ func (f *fetcher) readUpTo(want int, active []int) ([]queue.Entry, error) {
 
 // readDeep reads at most want entries of a source in which tasks are waiting:
 // of partitions that have been passed over for too long, and then of one that
-// has most likely enough for all that is wanted. Where it has not, four times as
-// many are read, and so on.
+// has most likely enough for all that is wanted. Where it has not, of the next
+// one; and where it had less than half of that, of four times as many.
 func (f *fetcher) readDeep(i, want int, among []int) ([]queue.Entry, error) {
 	turns := &f.share.turns[i]
 	var all []queue.Entry
 	partitions := turns.overdue(time.Now(), want)
 	look := 1
-	for range maxDeepReads {
-		if len(partitions) > 0 && len(all) < want {
-			entries, err := f.readPartitions(i, partitions, want-len(all), among)
+	for n := range maxDeepReads {
+		left := want - len(all)
+		if len(partitions) > 0 && left > 0 {
+			entries, err := f.readPartitions(i, partitions, left, among)
 			all = append(all, entries...)
 			if err != nil {
 				return all, err
+			}
+			if n > 0 && 2*len(entries) < left {
+				look *= 4
 			}
 		}
 		if len(all) >= want || !f.share.hot(i) {
 			break
 		}
 		partitions = turns.next(min(look, want-len(all)))
-		look *= 4
 	}
 	return all, nil
 }
