@@ -67,7 +67,8 @@ func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo
 	e := Entry{Queue: q, Partition: partition, ID: info.EntryID, Fields: fields}
 	if info.Place == Dead && len(fields) >= deadFields {
 		dead := readDead(Entry{Queue: q, Partition: partition, ID: info.EntryID, Fields: fields})
-		info.Reason = dead.Reason
+		info.Reason, info.LastError = dead.Reason, dead.Error
+		info.Failures, info.Interruptions = dead.Failures, dead.Interruptions
 		e = Entry{Queue: q, Partition: partition, ID: dead.Entry, Fields: dead.Fields}
 	}
 	if t, err := e.decode(); err == nil {

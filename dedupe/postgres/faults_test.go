@@ -122,11 +122,16 @@ func slowCommit(t *testing.T, p proxied, fails bool) (release func()) {
 	if fails {
 		then = "raise exception 'refused late';"
 	}
-	// The client asks the server to cancel when its connection breaks, which
-	// may or may not come in time: here it does not.
+	// The client asks the server to cancel when its connection breaks, once or more
+	// often, which may or may not come in time: here it does not.
 	must(t, p.direct, `create function wait() returns trigger language plpgsql as $$ begin
-		begin perform pg_advisory_xact_lock(42);
-		exception when query_canceled then perform pg_advisory_xact_lock(42); end;
+		loop
+			begin
+				perform pg_advisory_xact_lock(42);
+				exit;
+			exception when query_canceled then null;
+			end;
+		end loop;
 		`+then+` end $$`)
 	must(t, p.direct, "create constraint trigger slow after insert on effects deferrable initially deferred for each row execute function wait()")
 	conn, err := p.direct.Acquire(t.Context())

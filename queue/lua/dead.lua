@@ -26,13 +26,13 @@ local function kill(i, id, entry, rec, tail)
   local e = {by = ARGV[3], tail = tail, leases = KEYS[4], stage = string.sub(rec, 1, 1)}
   if not fields then return drop_gone(i, stream, group, tasks, KEYS[7], KEYS[12], id, entry, e) end
   local _, _, mark = parse(rec)
-  local f, x, u, at, err = counts(troubled[i])
+  local f, x, _, _, err = counts(troubled[i])
   if ARGV[errs + i] ~= '' then err = ARGV[errs + i] end
   e.attempt = 1 + f + x
   if ARGV[reasons + i] == 'rejected' then f = f + 1 end
   local moved = bury(dead, id, entry, fields, ARGV[reasons + i], err, f, x, now)
   if failed(moved) then return except(i, 'error', moved.err) end
-  redis.call('HSET', KEYS[7], id, count_value(f, x, u, at, err))
+  redis.call('HDEL', KEYS[7], id) -- the dead letter has them
   put_record(tasks, id, 'd' .. moved .. ' ' .. enqueue_tag(mark) .. ',D' .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)

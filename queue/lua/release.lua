@@ -37,7 +37,12 @@ local function unhandled(id, entry, fields)
     place = 's'
     moved = schedule(scheduled, due, id, portable(fields, id, entry), now + math.min(30000, 1000 * 2 ^ math.min(u, 5)))
   end
-  if not failed(moved) then redis.call('HSET', KEYS[9], id, count_value(f, x, u + 1, at, err)) end
+  if failed(moved) then return moved, place end
+  if place == 'd' then
+    redis.call('HDEL', KEYS[9], id) -- the dead letter has them
+  else
+    redis.call('HSET', KEYS[9], id, count_value(f, x, u + 1, at, err))
+  end
   return moved, place
 end
 

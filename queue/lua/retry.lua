@@ -39,7 +39,11 @@ local function retry(i, id, entry, rec, tail)
     moved = schedule(scheduled, due, id, portable(fields, id, entry), now + tonumber(ARGV[delays + i]))
   end
   if failed(moved) then return except(i, 'error', moved.err) end
-  redis.call('HSET', KEYS[9], id, count_value(f, x, 0, 0, ARGV[errs + i]))
+  if place == 'd' then
+    redis.call('HDEL', KEYS[9], id) -- the dead letter has them
+  else
+    redis.call('HSET', KEYS[9], id, count_value(f, x, 0, 0, ARGV[errs + i]))
+  end
   put_record(tasks, id, place .. moved .. ' ' .. enqueue_tag(mark) .. how .. string.sub(tail, -14, -8))
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
