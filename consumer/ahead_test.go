@@ -86,6 +86,41 @@ func TestAheadFollowsHandlerTimes(t *testing.T) {
 	}
 }
 
+// late is a server at which handlers have turned slow before a Begin is sent: it
+// may start no more than there are slots, and the others are held.
+type late struct {
+	consumer.Server
+	slots int
+}
+
+func (l late) Begin(ctx context.Context, r queue.BeginRequest) (queue.Batch, error) {
+	r.Start = min(r.Start, l.slots)
+	return l.Server.Begin(ctx, r)
+}
+
+// Tasks that were fetched ahead, and held because handlers had turned slow before
+// they were begun, do not wait for slow handlers either.
+func TestAheadAndHeldIsHandedBack(t *testing.T) {
+	q := newQueue(t, func(c *queue.Config) { c.Lease = 2 * time.Second })
+	const slots, quick = 4, 2000
+	h := &slowdown{ledger: newLedger(), after: quick, release: make(chan struct{})}
+	w := newWorker(t, q, consumer.Config{Concurrency: slots, Handler: h})
+	var most atomic.Int64
+	w.WrapServers(func(s consumer.Server) consumer.Server { return late{s, slots} })
+	enqueue(t, q, numbered("t", "k", quick+500)...)
+	start(t, w)
+	eventually(t, "handlers are slow", func() bool {
+		most.Store(max(most.Load(), int64(w.Status().Held)))
+		return h.n.Load() == quick+slots
+	})
+	eventually(t, "nothing waits for them", func() bool { return w.Status().Held == 0 && stats(t, q).Pending == slots })
+	if most.Load() == 0 {
+		t.Error("nothing was held, the test proves nothing")
+	}
+	close(h.release)
+	eventually(t, "all done", func() bool { return unfinished(t, q) == 0 })
+}
+
 // A worker that drains starts none of the tasks that wait for their turn, and
 // hands them back at once.
 func TestAheadIsHandedBackAtDrain(t *testing.T) {

@@ -55,6 +55,9 @@ func (w *Worker) pick(now time.Time) (batch []*item, next time.Duration) {
 	if !w.mayStart() {
 		return nil, next
 	}
+	if w.adapts && h.slots.free() == 0 {
+		return nil, min(next, w.handBackIdle(now))
+	}
 	for _, it := range h.held {
 		switch {
 		case len(batch) == min(h.slots.free(), queue.MaxBatch):
@@ -131,6 +134,22 @@ func (w *Worker) handBackReady(now time.Time) {
 		h.unready(it)
 		w.giveBack(it, verdict{})
 	}
+}
+
+// handBackIdle releases held tasks that have waited too long while handlers run in
+// all slots: they were fetched ahead, and before they were begun handlers turned
+// slow. It says when to look again. The caller holds mu.
+func (w *Worker) handBackIdle(now time.Time) (next time.Duration) {
+	next = w.patience
+	for _, it := range slices.Clone(w.hand.held) {
+		if left := w.patience - now.Sub(it.grant.since); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		w.hand.unhold(it)
+		w.giveBack(it, verdict{})
+	}
+	return next
 }
 
 // start puts the attempts of held tasks on record and runs their handlers.
