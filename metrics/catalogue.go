@@ -165,7 +165,7 @@ var catalogue = []Family{
 	// The worker itself.
 	{Name: "worker_slots", Type: Gauge, From: FromWorker, Help: "Handlers that this worker may run at once."},
 	{Name: "worker_busy_slots", Type: Gauge, From: FromWorker, Help: "Slots in use."},
-	{Name: "worker_held_tasks", Type: Gauge, From: FromWorker, Help: "Tasks leased to this worker and not started."},
+	{Name: "worker_held_tasks", Type: Gauge, From: FromWorker, Help: "Tasks leased to this worker whose handlers have not begun."},
 	{Name: "worker_unsettled_tasks", Type: Gauge, From: FromWorker, Help: "Outcomes that the server has not taken yet."},
 	{Name: "worker_stuck_handlers", Type: Gauge, From: FromWorker, Help: "Handlers that go on after their timeout and grace."},
 	{Name: "worker_state", Type: Gauge, From: FromWorker, Labels: []string{"state"},

@@ -47,7 +47,7 @@ var workersSlots = []panel{{
 	queries: []query{{expr: "max by (instance) (claimq_worker_busy_slots{" + proc + "} / (claimq_worker_slots{" + proc + "} > 0))", legend: "{{instance}}"}},
 }, {
 	title: "In hand and not running", unit: "short", width: 8,
-	about: "Held: leased and not started. Unsettled: done, and the server has not taken the outcome; a number that grows is a server that does not answer.",
+	about: "Held: leased, and its handler has not begun. Unsettled: done, and the server has not taken the outcome; a number that grows is a server that does not answer.",
 	queries: []query{
 		{expr: "sum by (instance) (claimq_worker_held_tasks{" + proc + "})", legend: "held, {{instance}}"},
 		{expr: "sum by (instance) (claimq_worker_unsettled_tasks{" + proc + "})", legend: "unsettled, {{instance}}"},
