@@ -133,7 +133,7 @@ func (q *Queue) beginCall(g *beginning, entries []Entry, tasks []Task) *call {
 	c := q.newCall(scriptBegin, g.Partition, 9+3*n)
 	c.expect(3 + 2*n)
 	c.add(Group).text(string(g.Token))
-	c.add(g.Length.Milliseconds(), q.cfg.Retention.Milliseconds(), g.start).text(members.String())
+	c.add(g.Length.Milliseconds(), q.window, g.start).text(members.String())
 	c.text(g.Consumer)
 	c.add(q.traced(), n)
 	for _, i := range g.index {

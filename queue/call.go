@@ -171,3 +171,11 @@ func (c *call) command(ctx context.Context, whole bool) *redis.Cmd {
 	}
 	return redis.NewCmd(ctx, args...)
 }
+
+// flag is how scripts are told yes or no.
+func flag(b bool) any {
+	if b {
+		return "1"
+	}
+	return "0"
+}

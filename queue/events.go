@@ -82,12 +82,7 @@ type Event struct {
 }
 
 // traced tells the scripts whether to keep events of everything.
-func (q *Queue) traced() string {
-	if q.cfg.Trace {
-		return "1"
-	}
-	return ""
-}
+func (q *Queue) traced() any { return flag(q.cfg.Trace) }
 
 // readEvent takes an entry of the events stream apart; include/events.lua
 // writes it.

@@ -38,7 +38,7 @@ func (q *Queue) Inspect(ctx context.Context, id TaskID) (TaskInfo, error) {
 
 func (q *Queue) inspect(ctx context.Context, id TaskID, partition int) (TaskInfo, error) {
 	info := TaskInfo{ID: id}
-	c := q.call(scriptInspect, partition, string(id), digest(id), q.cfg.Retention.Milliseconds())
+	c := q.call(scriptInspect, partition, string(id), digest(id), q.window)
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 6 {

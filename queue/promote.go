@@ -33,7 +33,7 @@ type Tidied struct {
 // Tidy drops done marks that no longer count, removes consumers that are gone,
 // and looks at about a hundred records whether their entry still exists.
 func (q *Queue) Tidy(ctx context.Context, partition int) (Tidied, error) {
-	c := q.call(scriptTidy, partition, Group, q.Grace().Milliseconds(), q.cfg.Retention.Milliseconds())
+	c := q.call(scriptTidy, partition, Group, q.Grace().Milliseconds(), q.window)
 	q.run(ctx, c)
 	reply := asList(c.reply)
 	if c.err == nil && len(reply) != 2 {

@@ -145,7 +145,7 @@ func (q *Queue) settleCall(sc *script, s []Settlement, g group, a settleArgs) *c
 	index, n := g.index, len(g.index)
 	c := q.newCall(sc, g.partition, 4+len(a.extra)+7*n)
 	c.expect(1 + 6*n)
-	c.add(Group, q.cfg.Retention.Milliseconds()).text(g.consumer)
+	c.add(Group, q.window).text(g.consumer)
 	c.add(a.extra...).add(n)
 	for _, i := range index {
 		c.text(string(s[i].Lease.TaskID))
@@ -195,7 +195,7 @@ func (q *Queue) completeCall(s []Settlement, g group) *call {
 	}
 	c := q.newCall(scriptComplete, g.partition, 7+3*n+results+2*holders)
 	c.expect(1 + 3*n + results + 2*holders)
-	c.add(Group, q.cfg.Retention.Milliseconds()).text(g.consumer)
+	c.add(Group, q.window).text(g.consumer)
 	c.add(q.traced(), flag(results > 0), holders, n)
 	for _, i := range index {
 		c.text(string(s[i].Lease.TaskID))

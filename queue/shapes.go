@@ -100,11 +100,3 @@ func namesTwice(tasks []Task, at []int) bool {
 	}
 	return len(seen) < len(at)
 }
-
-// flag is how scripts are told yes or no.
-func flag(b bool) any {
-	if b {
-		return "1"
-	}
-	return "0"
-}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/claimq/claimq/internal/fleet"
 	"github.com/claimq/claimq/internal/redistest"
 	"github.com/claimq/claimq/producer"
 	"github.com/claimq/claimq/queue"
@@ -118,12 +119,8 @@ func (r *rig) count() int {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); !ok(); <-tick.C {
-		if time.Since(began) > time.Minute {
-			r.t.Fatalf("not within a minute: %s", what)
-		}
+	if !fleet.Within(time.Minute, 20*time.Millisecond, ok) {
+		r.t.Fatalf("not within a minute: %s", what)
 	}
 }
 
@@ -148,9 +145,9 @@ func TestQuickHandlersKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet := make([]*worker, workers)
-	for i := range fleet {
-		fleet[i] = r.start()
+	crew := make([]*worker, workers)
+	for i := range crew {
+		crew[i] = r.start()
 	}
 	producing, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -161,7 +158,7 @@ func TestQuickHandlersKilled(t *testing.T) {
 	counts := map[string]int{}
 	for range *faults {
 		i := rnd.IntN(workers)
-		w := fleet[i]
+		w := crew[i]
 		<-w.ready
 		<-time.After(time.Duration(50+rnd.IntN(150)) * time.Millisecond)
 		w.from = time.Now()
@@ -182,7 +179,7 @@ func TestQuickHandlersKilled(t *testing.T) {
 			r.signal(w, syscall.SIGTERM)
 		}
 		counts[w.kind]++
-		fleet[i] = r.start()
+		crew[i] = r.start()
 	}
 	stop()
 	n := <-tasks
@@ -193,7 +190,7 @@ func TestQuickHandlersKilled(t *testing.T) {
 	if s, err := q.Stats(t.Context()); err != nil || s.Dead != 0 {
 		t.Errorf("%d dead letters, want none (%v)", s.Dead, err)
 	}
-	for _, w := range fleet {
+	for _, w := range crew {
 		w.kind = "drain"
 		r.signal(w, syscall.SIGTERM)
 		<-w.ended
