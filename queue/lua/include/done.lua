@@ -5,6 +5,8 @@
 -- windows. Time here is the larger of the server's clock and the last fence,
 -- which a clock stepped back does not bend; but no more than a window ahead, or
 -- a clock that was once far in the future would stop the windows for good.
+-- enqueue.lua and complete.lua have the usual case of done_time, done_slices and
+-- open_slice in place, without making functions; what changes here changes there.
 local function done_time(us, fencekey, window)
   local f = tonumber(redis.call('GET', fencekey) or 0)
   if f > us then us = math.min(f, us + window * 1000) end

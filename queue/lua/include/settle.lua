@@ -51,7 +51,8 @@ local function drop_gone(i, stream, group, tasks, counted, events, id, entry, e)
 end
 
 -- end_grants: forgets the grants named from ARGV[first] on. Something not
--- settled may belong to one of them; then they are left to run out.
+-- settled may belong to one of them; then they are left to run out. complete.lua
+-- has it in place.
 local function end_grants(leases, grants, revoked, first)
   if unsettled or not ARGV[first] then return end
   redis.call('ZREM', leases, unpack(ARGV, first))
